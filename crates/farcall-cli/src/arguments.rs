@@ -17,7 +17,7 @@ use crate::commands::{
 };
 use crate::demo;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, remark, report};
+use crate::output::{Output, remark, report, standard_output};
 use crate::text::is_printable;
 
 /// Calls procedures, serves files, and shows what goes on between programs that use farcall.
@@ -201,7 +201,13 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
         text.lines().for_each(remark);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
-    let printed = answer.print().and_then(|()| std::io::stdout().flush());
+    let printed = match answer.use_stderr() {
+        true => answer.print(),
+        // (`print` locks standard output itself.)
+        false => {
+            standard_output().map(drop).and_then(|()| answer.print()).and_then(|()| std::io::stdout().flush())
+        }
+    };
     match printed {
         Err(why) if !answer.use_stderr() => report(&Failure::from(why), false),
         _ => ExitCode::from(u8::try_from(code).unwrap_or(1)),

@@ -1,11 +1,13 @@
 //! The `farcall` command: reads the command line, runs one subcommand, turns its outcome into an exit code.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // `output.rs` prints, and nothing else: `println!` panics where nobody reads.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod balancing;
+#[cfg(target_os = "linux")]
+mod closed_output;
 mod commands;
 mod conversing;
 mod courier;
@@ -17,6 +19,7 @@ mod remote;
 mod rpc2;
 mod text;
 mod transfer;
+mod whole;
 mod x_file;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@
 //! terminal. Bytes that were asked for, such as those of `cat`, are never changed.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 
 use farcall::System;
@@ -63,10 +63,17 @@ impl Output {
     }
 }
 
+/// Returns standard output, for one writer. Fails if it is closed, or may only be read.
+pub fn standard_output() -> io::Result<StdoutLock<'static>> {
+    #[cfg(target_os = "linux")]
+    crate::closed_output::check()?;
+    Ok(io::stdout().lock())
+}
+
 /// Writes a line to standard output and flushes it. Fails if the line cannot be written, for example because
 /// the reader of a pipe has exited.
 pub fn say(line: impl Display) -> Outcome {
-    let mut out = io::stdout().lock();
+    let mut out = standard_output()?;
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
@@ -83,7 +90,7 @@ pub fn say_document(text: &str) -> Outcome {
 
 /// Writes bytes as they are to standard output and flushes it.
 pub fn say_bytes(bytes: &[u8]) -> Outcome {
-    let mut out = io::stdout().lock();
+    let mut out = standard_output()?;
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }

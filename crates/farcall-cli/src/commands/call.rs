@@ -19,10 +19,11 @@ use serde_json::{Value, json};
 use crate::courier;
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
-use crate::output::{Output, say, say_json};
+use crate::output::{Output, say, say_json, standard_output};
 use crate::remote::Deadline;
 use crate::rpc2;
 use crate::text::printable_json;
+use crate::whole;
 use crate::x_file;
 use signals::{Answers, On};
 use streams::{LINES, Prepared, Trouble, as_lists};
@@ -344,7 +345,7 @@ impl Called<'_> {
     ) -> Outcome {
         let one_line = output.is_json() || self.command.batch || self.procedure.result_stream().is_some();
         let layout = values::Layout { pretty: !one_line && around.is_none(), text: printable_json };
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = BufWriter::new(standard_output()?);
         // The head is written together with the first part of the value, once it is known that the value can
         // be decoded.
         let mut writer = Headed { head: around.map(|name| format!("{{\"{name}\":")), out: &mut out };
@@ -405,7 +406,9 @@ fn wrong(interface: &Interface, procedure: &Procedure, why: &str) -> Failure {
 /// Parses the JSON that a user wrote, or the JSON in standard input if the user wrote -.
 fn json_of(text: &str) -> Result<Value, String> {
     let text = match text {
-        LINES => std::io::read_to_string(std::io::stdin()).map_err(|why| why.to_string())?,
+        LINES => {
+            whole::text_from(std::io::stdin(), whole::MAX_ARGUMENT_BYTES).map_err(|why| why.to_string())?
+        }
         text => text.to_owned(),
     };
     serde_json::from_str(&text).map_err(|why| why.to_string())
@@ -418,7 +421,8 @@ fn encode(
     arguments: &Value,
 ) -> Result<Vec<u8>, String> {
     let mut encoded = Vec::new();
-    let read = |path: &str| std::fs::read(path).map_err(|why| format!("{path}: {why}"));
+    let read =
+        |path: &str| whole::read(path, whole::MAX_ARGUMENT_BYTES).map_err(|why| format!("{path}: {why}"));
     let settings = values::Settings { files: Some(&read), also };
     let mut out = Encoder::new(&mut encoded);
     values::encode_arguments_with(interface, procedure, arguments, settings, &mut out)

@@ -19,6 +19,7 @@ use crate::onc;
 use crate::output::Output;
 use crate::remote::runtime;
 use crate::text::printable;
+use crate::whole;
 use crate::x_file::{self, Reading};
 
 /// Show an interface: its procedures, their types and their documentation
@@ -200,7 +201,7 @@ fn read(path: &Path) -> Outcome<Vec<Described>> {
         Failure::new(format!("{}: {why}", path.display()))
             .hint("`farcall describe NAME --json` prints such a file")
     };
-    let text = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
+    let text = whole::read(path, whole::MAX_FILE_BYTES).map_err(|why| wrong(why.to_string()))?;
     let mut all = Vec::new();
     for kept in serde_json::Deserializer::from_slice(&text).into_iter::<Value>() {
         let kept = kept.map_err(|why| wrong(why.to_string()))?;

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, remark};
 use crate::text::counted;
+#[cfg(feature = "secure")]
+use crate::whole;
 
 /// Show captured packets as text
 ///
@@ -81,7 +83,8 @@ impl Dump {
         #[cfg(feature = "secure")]
         if let Some(path) = &self.key_log {
             let about = |why: Failure| why.about(path.display());
-            let text = std::fs::read_to_string(path).map_err(|why| about(why.into()))?;
+            let text = File::open(path).and_then(|file| whole::text_from(file, whole::MAX_FILE_BYTES));
+            let text = text.map_err(|why| about(why.into()))?;
             let mut log = KeyLog::default();
             for (number, line) in text.lines().enumerate() {
                 let at = |why| about(Failure::new(format!("line {}: {why}", number + 1)));

@@ -4,7 +4,7 @@
 use std::fs::OpenOptions;
 use std::process::Stdio;
 
-use crate::common::Place;
+use crate::common::{Place, Said};
 
 /// The end of a control sequence that clears the screen, after a CSI of one character (U+009B); and a
 /// character that reverses what follows.
@@ -143,5 +143,60 @@ fn output_that_cannot_be_printed_is_a_failure() {
         let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
         let told = place.command(run).stdin(Stdio::null()).stdout(full()).stderr(full()).output().unwrap();
         assert_eq!(told.status.code(), Some(1), "{run:?}, both");
+    }
+}
+
+/// Returns the command, run by a shell that closes its standard output or opens it to be read only.
+#[cfg(target_os = "linux")]
+fn without_output(place: &Place, run: &[&str], how: &str) -> Said {
+    let command = place.command(run);
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", &format!("exec \"$0\" \"$@\" {how}")])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let shell = shell.current_dir(place.path("")).stdin(Stdio::null());
+    Said::of(shell.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_is_closed_or_can_only_be_read_is_a_failure() {
+    let place = Place::new();
+    place.write("good.x", "program P { version V { int F(int) = 1; } = 1; } = 9;\n");
+    let runs: [&[&str]; 8] = [
+        &["--help"],
+        &["--version"],
+        &["help", "ls"],
+        &["completions", "bash"],
+        &["describe", "good.x"],
+        &["gen", "good.x"],
+        &["gen", "good.x", "--json"],
+        &["check", "good.x", "good.x"],
+    ];
+    for run in runs {
+        for how in [">&-", "1</dev/null"] {
+            let said = without_output(&place, run, how);
+            assert_eq!((said.code, said.out.as_str()), (1, ""), "{run:?} {how} {said:?}");
+            assert!(said.err.contains("descriptor"), "{run:?} {how} {said:?}");
+        }
+        let said = without_output(&place, run, ">/dev/null");
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{run:?}, into a device that takes all");
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "keys"))]
+fn a_new_key_that_cannot_be_shown_is_a_failure() {
+    let place = Place::new();
+    for (how, file) in [(">&-", "closed.key"), (">/dev/full", "full.key")] {
+        let said = without_output(&place, &["keys", "authority", file], how);
+        assert_eq!(said.code, 1, "{said:?}");
     }
 }
