@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{EXPORT, Pair, Told, fingerprint, frames_of};
+use farcall_base::work;
 use farcall_proto::fuzzing::kinds::DRAIN;
 use farcall_proto::server::{Export, Finish};
 use farcall_proto::{ClientConfig, Kind, Mutant, Ran, Rule, ServerConfig, Time};
@@ -112,6 +113,24 @@ fn other_exports_go_on_when_one_drains() {
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
     assert_eq!((refused.kind, refused.ran), (Kind::Draining, Ran::No));
+}
+
+#[test]
+fn a_server_that_repeats_its_word_has_no_calls_looked_at_each_time() {
+    const CALLS: u64 = 2000;
+    let mut pair = Pair::acquainted();
+    (1..=CALLS).for_each(|token| drop(pair.start(token, b"sent")));
+    let sent = pair.sent();
+    // The server has received the last one, so each of them may have come.
+    pair.receive(&sent);
+    let words = drain(&mut pair, None);
+    let word = words.iter().find(|word| frames_of(word) == [DRAIN]).unwrap();
+    let hears = |pair: &mut Pair| work::counted(|| pair.hear(&vec![word.clone(); 500])).1;
+    assert_eq!(hears(&mut pair), CALLS, "of 500 words one");
+    pair.pass(Duration::from_millis(1));
+    assert_eq!(hears(&mut pair), 0, "a look at so many calls has a longer pause after it");
+    pair.pass(Duration::from_millis(2));
+    assert_eq!(hears(&mut pair), CALLS, "a word of a later round is heard");
 }
 
 #[test]

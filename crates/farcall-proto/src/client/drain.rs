@@ -1,5 +1,7 @@
 //! Acts on the server's word that it takes no more calls (docs/protocol.md, section 5.8).
 
+use farcall_base::work;
+
 use super::{Conversation, Event, Outcome};
 use crate::wire::Drain;
 use crate::{Failure, Kind, Ran, Rule, Time};
@@ -14,18 +16,24 @@ pub(super) struct Drained {
     conversation: u64,
     all: bool,
     exports: Vec<u64>,
+    /// Until when a word that says nothing new has no calls looked at.
+    rests_until: Time,
 }
 
 impl Drained {
-    fn note(&mut self, drain: &Drain) {
+    /// Notes what a word says. Returns whether it is new.
+    fn note(&mut self, drain: &Drain) -> bool {
         if self.conversation != drain.conversation {
             *self = Drained { conversation: drain.conversation, ..Drained::default() };
         }
         match drain.export {
-            0 => self.all = true,
-            export if self.exports.contains(&export) => {}
-            export if self.exports.len() < MAX_REMEMBERED => self.exports.push(export),
-            _ => {}
+            0 => !std::mem::replace(&mut self.all, true),
+            export if self.exports.contains(&export) => false,
+            export if self.exports.len() < MAX_REMEMBERED => {
+                self.exports.push(export);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -45,11 +53,19 @@ impl Conversation {
             self.stats.dropped += 1;
             return;
         }
-        self.drained.get_or_insert_default().note(drain);
+        // Each look is at all calls. The pause bounds the work that a server can make by repeating itself.
+        let pause = self.pause_after_look();
+        let drained = self.drained.get_or_insert_default();
+        if !drained.note(drain) && now < drained.rests_until {
+            self.stats.dropped += 1;
+            return;
+        }
+        drained.rests_until = now + pause;
         let (soon, interval) = (now + self.config.min_retransmit / 4, self.patience());
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
+            work::step();
             let slot = self.slots.at_mut(activity);
             if drain.export != 0 && drain.export != slot.call.export {
                 continue;
