@@ -18,11 +18,14 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use rustix::process::Pid;
+use rustix::process::{Pid, Uid};
 
 /// A socket at which callers arrive.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
+
+/// The most connections of other users that are closed before other work has its turn.
+const MAX_STRANGERS: usize = 64;
 
 /// A connection with one other process. No method blocks unless its documentation says so.
 ///
@@ -64,12 +67,28 @@ impl Listener {
     }
 
     /// Accepts a connection from a process of the same user. Returns the connection with the number of that
-    /// process, or `None` if no connection waits.
+    /// process, or `None` if no connection waits. Connections of other users are closed. After some of them
+    /// this returns `None` although more may wait, because others could arrive as fast as they are closed.
     ///
     /// # Errors
     /// The operating system's error, for example that too many files are open.
     pub fn accept(&self) -> io::Result<Option<(UnixChannel, i32)>> {
-        loop {
+        self.accept_of(rustix::process::geteuid())
+    }
+
+    /// Accepts and closes a connection, whosever it is. Returns whether one waited.
+    fn close_one(&self) -> io::Result<bool> {
+        match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => drop(UnixChannel::new(socket)),
+            Err(Errno::AGAIN | Errno::INVAL) => return Ok(false),
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(why) => return Err(why.into()),
+        }
+        Ok(true)
+    }
+
+    fn accept_of(&self, user: Uid) -> io::Result<Option<(UnixChannel, i32)>> {
+        for _ in 0..MAX_STRANGERS {
             let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
             {
                 Ok(socket) => socket,
@@ -78,10 +97,11 @@ impl Listener {
                 Err(why) => return Err(why.into()),
             };
             let wire = UnixChannel::new(socket);
-            if let Some(process) = wire.same_user() {
+            if let Some(process) = wire.process_of(user) {
                 return Ok(Some((wire, process)));
             }
         }
+        Ok(None)
     }
 }
 
@@ -89,7 +109,8 @@ impl Drop for Listener {
     /// Accepts and drops the waiting connections, because callers can have left files in them.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
-        while let Ok(Some(_)) = self.accept() {}
+        // (A listener that was shut down gets no further connections, so this ends.)
+        while let Ok(true) = self.close_one() {}
     }
 }
 
@@ -118,8 +139,13 @@ impl UnixChannel {
 
     /// Returns the number of the other process, if it belongs to the same user as this one.
     fn same_user(&self) -> Option<i32> {
+        self.process_of(rustix::process::geteuid())
+    }
+
+    /// Returns the number of the other process, if it belongs to this user.
+    fn process_of(&self, user: Uid) -> Option<i32> {
         let peer = rustix::net::sockopt::socket_peercred(self.socket()).ok()?;
-        (peer.uid == rustix::process::geteuid()).then_some(peer.pid.as_raw_nonzero().get())
+        (peer.uid == user).then_some(peer.pid.as_raw_nonzero().get())
     }
 
     /// Returns the numbers of this process and of the other one, as the system tells them to this process.
@@ -346,6 +372,24 @@ mod tests {
         drop(childs);
         assert!(wire.send(b"x", None));
         assert_eq!(theirs.receive(&mut [0; 8]), Received::Message(1));
+    }
+
+    // Miri has no sockets.
+    #[cfg(not(miri))]
+    #[test]
+    fn connections_of_other_users_that_come_without_end_leave_time_for_other_work() {
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = port.local_addr().unwrap();
+        let listener = Listener::bind(address).unwrap();
+        let connect = || UnixChannel::connect(address).unwrap();
+        let all: Vec<_> = (0..MAX_STRANGERS + 1).map(|_| connect()).collect();
+        let this = rustix::process::geteuid();
+        let other = Uid::from_raw(this.as_raw().wrapping_add(1));
+        assert!(listener.accept_of(other).unwrap().is_none());
+        assert!(listener.accept_of(this).unwrap().is_some(), "the last one still waits");
+        assert!(listener.accept_of(this).unwrap().is_none());
+        assert_eq!(all[0].receive(&mut [0; 8]), Received::Gone, "a stranger's was closed");
+        assert_eq!(all[MAX_STRANGERS].receive(&mut [0; 8]), Received::Gone, "it was dropped here");
     }
 
     #[test]
