@@ -271,7 +271,7 @@ impl Incoming {
 
     /// Stores bytes that no piece has: at the end of the piece before index `next` if they touch it, and
     /// otherwise as a new piece at index `next`. Returns false, and stores nothing, if that would be one
-    /// piece too many.
+    /// piece too many, or if this process has no memory for it: then the bytes count as lost, and come again.
     fn put_piece(&mut self, next: usize, start: u32, bytes: &[u8]) -> bool {
         let end = start + bytes.len() as u32;
         let in_place = end as usize <= self.buffer.capacity();
@@ -286,7 +286,11 @@ impl Incoming {
         let place = match touched {
             Some(before) => {
                 let piece = &mut self.pieces[before];
-                self.ahead -= piece.memory();
+                let memory = piece.memory();
+                if !in_place && room::reserve(&mut piece.bytes, bytes.len()).is_err() {
+                    return false;
+                }
+                self.ahead -= memory;
                 piece.end = end;
                 if !in_place {
                     piece.bytes.extend_from_slice(bytes);
@@ -315,6 +319,10 @@ impl Incoming {
             && next.bytes.len() <= this.bytes.len()
         {
             let before = this.memory() + next.memory();
+            if room::reserve(&mut this.bytes, next.bytes.len()).is_err() {
+                // They stay apart until there is memory.
+                return;
+            }
             this.end = next.end;
             this.bytes.extend_from_slice(&next.bytes);
             self.ahead = self.ahead + this.memory() - before;

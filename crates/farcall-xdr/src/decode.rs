@@ -1,6 +1,7 @@
 //! Decodes bytes into values, which can borrow from the packet. The bytes can come from an untrusted peer.
 
 use bytes::Bytes;
+use farcall_base::room;
 
 use crate::encode::padding;
 use crate::{Error, ErrorKind, MAX_DEPTH, MAX_EMPTY_ELEMENTS, MAX_MEMORY_BYTES};
@@ -228,7 +229,9 @@ impl<'a> Decoder<'a> {
             Some(packet) if bytes.len() >= packet.len() / 4 => Ok(packet.slice(start..start + bytes.len())),
             _ => {
                 self.charge(bytes.len())?;
-                Ok(Bytes::copy_from_slice(bytes))
+                let copy =
+                    room::copied(bytes).map_err(|why| Error::new(ErrorKind::NoMemory(why.bytes), start))?;
+                Ok(copy.into())
             }
         }
     }

@@ -7,7 +7,7 @@ use farcall::env::Condition;
 use farcall::stub::{PendingCall, Procedure, Reply, Sink};
 use farcall::wait::{Parking, WaitPoint};
 use farcall::xdr::Decoder;
-use farcall::{CallFailed, KeptArguments, Kind, Ran, Time, guard, lock, serving};
+use farcall::{CallFailed, KeptArguments, Kind, Ran, Time, guard, lock, room, serving};
 
 use super::line::Job;
 use super::outcome::{Deadline, Outcome};
@@ -59,7 +59,10 @@ impl<C: Carrier> StartedCall<C> {
             let why = CallFailed::new(Kind::Overloaded, Ran::No).because(target.arguments.refusal());
             return Err(target.about(why, &procedure));
         };
-        let words = Some(KeptWords { words: words.to_vec(), _kept: kept });
+        let words = room::copied(words).map_err(|why| {
+            target.about(CallFailed::new(Kind::BadArguments, Ran::No).because(why.to_string()), &procedure)
+        })?;
+        let words = Some(KeptWords { words, _kept: kept });
         let (is_running, is_over, is_detached, outcome, waker) = Default::default();
         let state = State { words, is_running, is_over, is_detached, outcome, waker };
         let (target, state, ended) = (target.clone(), Mutex::new(state), Condition::default());

@@ -223,7 +223,7 @@ impl Batch {
                     sink(Reply::Result(Decoder::new(&short[..4 + len.next_multiple_of(4)])));
                     return true;
                 }
-                let mut encoded = Vec::with_capacity(len + 8);
+                let mut encoded = Vec::new();
                 match bytes.encode(&mut Encoder::new(&mut encoded)) {
                     Ok(()) => sink(Reply::Result(Decoder::new(&encoded))),
                     Err(why) => sink(Reply::Failed(farcall_core::stub::bad_arguments(why))),

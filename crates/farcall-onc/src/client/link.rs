@@ -389,10 +389,17 @@ impl Link {
                 return self.lock();
             }
         };
-        if !table.send_queue.took(bytes, sent) {
-            self.blocked.store(true, Ordering::Release);
+        match table.send_queue.took(bytes, sent) {
+            Ok(true) => table,
+            Ok(false) => {
+                self.blocked.store(true, Ordering::Release);
+                table
+            }
+            Err(why) => {
+                self.fail(table, Kind::Unreachable, &why.to_string());
+                self.lock()
+            }
         }
-        table
     }
 
     /// Sends the queued bytes now that the system accepts more.

@@ -77,8 +77,11 @@ impl Calls {
     pub fn took(&mut self, bytes: &[u8], sent: Option<usize>) {
         match sent {
             Some(sent) => {
-                self.table.send_queue.took(bytes, sent);
+                let kept = self.table.send_queue.took(bytes, sent);
                 self.table.count_unsent();
+                if kept.is_err() {
+                    self.fail();
+                }
             }
             None => {
                 self.table.send_queue.took_none(bytes.len());

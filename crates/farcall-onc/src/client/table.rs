@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use farcall::env::{Event, Time};
+use farcall::room::{self, NoMemory};
 use farcall::wait::ReadyToken;
 use farcall::{KeptArguments, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Ran, ServerArguments, guard};
 
@@ -253,16 +254,21 @@ impl SendQueue {
 
     /// Notes that the system took the first `sent` bytes of `bytes`, and puts the rest before `out`. Returns
     /// whether the system took all.
+    ///
+    /// # Errors
+    /// This process has no memory for the rest, so the stream cannot go on.
     #[inline]
-    pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> bool {
+    pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> Result<bool, NoMemory> {
         self.writing = false;
-        let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) else { return true };
-        let mut rest = rest.to_vec();
-        rest.append(&mut self.out);
-        self.out = rest;
-        self.handed = self.length - self.out.len() as u64;
+        let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) else { return Ok(true) };
+        let (mut unsent, left) = (Vec::new(), rest.len() + self.out.len());
+        self.handed = self.length - left as u64;
+        room::reserve_exact(&mut unsent, left)?;
+        unsent.extend_from_slice(rest);
+        unsent.append(&mut self.out);
+        self.out = unsent;
         self.blocked = true;
-        false
+        Ok(false)
     }
 
     /// Notes that the system took none of these bytes and never will. Calls whose records end within these

@@ -147,10 +147,14 @@ impl Outgoing {
     }
 
     /// Returns a lasting copy of the result, which begins at `at`. The long part is shared, not copied.
+    /// Without memory for a copy, a call that comes again is told that it failed, which does not say whether
+    /// it ran.
     pub(super) fn outcome(&self, at: usize) -> Outcome {
-        let result = Bytes::copy_from_slice(self.bytes.get(at..).unwrap_or_default());
+        let Ok(result) = room::copied(self.bytes.get(at..).unwrap_or_default()) else {
+            return Outcome::Failed(Accepted::SystemErr);
+        };
         Outcome::Result(
-            result,
+            result.into(),
             self.kept.as_ref().map(|(place, kept)| (place.saturating_sub(at), kept.clone())),
         )
     }

@@ -132,7 +132,11 @@ impl Records {
     pub fn space(&mut self) -> &mut [u8] {
         let (start, end) = (self.start, self.end);
         if end == self.buffer.len() && end < MOST_ROOM {
-            self.buffer.resize((end * 2).clamp(ROOM, MOST_ROOM), 0);
+            let wanted = (end * 2).clamp(ROOM, MOST_ROOM);
+            // Without memory for more space, reads are short.
+            if wanted == ROOM || room::reserve_exact(&mut self.buffer, wanted - end).is_ok() {
+                self.buffer.resize(wanted, 0);
+            }
         }
         if start > 0 {
             self.buffer.copy_within(start..end, 0);
@@ -251,7 +255,9 @@ impl Records {
     /// [held](Records::held).
     pub(crate) fn settle(&mut self) {
         if self.is_partial() {
-            self.buffer = self.buffer[self.start..self.end].to_vec();
+            // Without memory for a copy, nothing is freed.
+            let Ok(received) = room::copied(&self.buffer[self.start..self.end]) else { return };
+            self.buffer = received;
             (self.start, self.end) = (0, self.buffer.len());
         }
     }

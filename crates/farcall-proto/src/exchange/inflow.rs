@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use farcall_base::room;
+
 use super::ready::Ready;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Data, END_LEN, Extent};
@@ -175,15 +177,16 @@ impl Inflow {
         let again = self.mutant.breaks(Rule::DataTwice);
         let known = if again { 0 } else { self.through().saturating_sub(start) };
         let new = bytes.get(known as usize..).unwrap_or_default();
-        let fits = new.len().min(room & !3);
-        self.ready.extend(&new[..fits]);
+        // What this process has no memory for counts as lost, and comes again.
+        let fits = self.ready.extend(&new[..new.len().min(room & !3)]);
         while let Some(first) =
             self.ahead.first_entry().filter(|first| *first.key() <= reached(self.taken, &self.ready))
         {
             let (start, piece) = first.remove_entry();
             self.ahead_memory -= PIECE + piece.capacity();
             let known = (self.through() - start) as usize;
-            self.ready.extend(piece.get(known..).unwrap_or_default());
+            // The sender may know that these bytes have arrived, so they must not count as lost.
+            self.ready.append(piece, known);
         }
         fits == new.len()
     }
@@ -207,6 +210,12 @@ impl Inflow {
             }
             let piece = self.ahead.entry(touches.map_or(at, |(start, _)| start)).or_default();
             let memory = piece.capacity();
+            if room::reserve(piece, new.len()).is_err() {
+                if touches.is_none() {
+                    self.ahead.remove(&at);
+                }
+                return false;
+            }
             piece.extend_from_slice(new);
             self.ahead_memory += piece.capacity() - memory + if touches.is_none() { PIECE } else { 0 };
             at = stop;

@@ -9,6 +9,9 @@ use bytes::{Buf as _, Bytes};
 /// The least bytes that are shared. To copy fewer is cheaper than to remember where they are.
 const MIN_SHARED_BYTES: usize = 8 << 10;
 
+/// So few bytes are copied also where there may be no memory for them: the message goes on slowly.
+const FEW_BYTES: usize = 4 << 10;
+
 /// The bytes that the sender keeps. Short ones are copied into one buffer; long ones are shared with their
 /// owner.
 #[derive(Debug, Default)]
@@ -59,19 +62,38 @@ impl Kept {
         self.copied.capacity() + self.shared_len + self.shared.capacity() * size_of::<(u64, Bytes)>()
     }
 
-    /// Adds a copy of bytes.
-    pub fn copy(&mut self, bytes: &[u8]) {
-        self.copied.extend(bytes);
+    /// Adds a copy of the first bytes of `bytes`: of all, or of as many, a multiple of four, as this process
+    /// has memory for. Returns how many. They are none only while other bytes are kept.
+    pub fn copy(&mut self, bytes: &[u8]) -> usize {
+        let len =
+            if self.copied.try_reserve(bytes.len()).is_ok() { bytes.len() } else { self.fit(bytes.len()) };
+        self.copied.extend(&bytes[..len]);
+        len
     }
 
-    /// Adds bytes, without a copy if they are many.
-    pub fn share(&mut self, bytes: Bytes) {
+    /// Makes room for fewer than `wanted` bytes. Returns for how many.
+    #[cold]
+    fn fit(&mut self, wanted: usize) -> usize {
+        let mut len = wanted / 2 & !3;
+        while len > FEW_BYTES {
+            if self.copied.try_reserve_exact(len).is_ok() {
+                return len;
+            }
+            len = len / 2 & !3;
+        }
+        // What is kept is acknowledged some time, and makes room then. If nothing is, a few go on alone.
+        if self.is_empty() { wanted.min(FEW_BYTES) } else { 0 }
+    }
+
+    /// Adds bytes, without a copy if they are many. Returns how many, as [`Kept::copy`] does.
+    pub fn share(&mut self, bytes: Bytes) -> usize {
         if bytes.len() < MIN_SHARED_BYTES {
             return self.copy(&bytes);
         }
-        let place = self.end();
-        self.shared_len += bytes.len();
+        let (place, len) = (self.end(), bytes.len());
+        self.shared_len += len;
         self.shared.push_back((place, bytes));
+        len
     }
 
     /// Drops the bytes before the position `through`.
@@ -163,10 +185,12 @@ mod tests {
         for _ in 0..500 {
             let bytes: Vec<u8> = (0..below(20_000)).map(|_| below(256) as u8).collect();
             all.extend_from_slice(&bytes);
-            match below(2) {
+            let len = bytes.len();
+            let added = match below(2) {
                 0 => kept.copy(&bytes),
                 _ => kept.share(bytes.into()),
-            }
+            };
+            assert_eq!(added, len);
             base += below((all.len() as u64 - base).min(30_000) + 1);
             kept.release(base);
             assert_eq!((kept.base(), kept.is_empty()), (base, base == all.len() as u64));

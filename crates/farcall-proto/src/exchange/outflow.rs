@@ -123,11 +123,11 @@ impl Outflow {
         if self.ended {
             return None;
         }
-        let added = len.min(self.room(window)) & !3;
-        let copied = added.min(bytes.len());
-        self.kept.copy(&bytes[..copied]);
-        if added > copied {
-            self.kept.share(long.slice(..added - copied));
+        let room = len.min(self.room(window)) & !3;
+        // Fewer are added where this process has no memory to keep more.
+        let mut added = self.kept.copy(&bytes[..room.min(bytes.len())]);
+        if added == bytes.len() && room > added {
+            added += self.kept.share(long.slice(..room - added));
         }
         self.sending.extend(added);
         self.wants_room = added < len;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use farcall_base::room;
+
 /// The bytes of each piece but the last, which may have fewer.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -30,23 +32,45 @@ impl Ready {
         self.memory
     }
 
-    /// Adds a copy of bytes.
-    pub fn extend(&mut self, mut bytes: &[u8]) {
-        self.len += bytes.len();
+    /// Adds a copy of the first bytes of `bytes`: of all, or of as many as this process has memory for.
+    /// Returns how many.
+    pub fn extend(&mut self, mut bytes: &[u8]) -> usize {
+        let before = self.len;
         while !bytes.is_empty() {
             if self.pieces.back().is_none_or(|last| last.len() >= PIECE_BYTES) {
                 self.pieces.push_back(Vec::new());
             }
-            let Some(last) = self.pieces.back_mut() else { return };
+            let Some(last) = self.pieces.back_mut() else { break };
             let (some, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - last.len()));
             let (len, before) = (last.len() + some.len(), last.capacity());
             if len > before {
                 let room = if len < PIECE_BYTES / 2 { len.max(2 * before) } else { PIECE_BYTES };
-                last.reserve_exact(room - last.len());
+                let (wanted, is_new) = (room - last.len(), last.is_empty());
+                if room::reserve_exact(last, wanted).is_err() {
+                    if is_new {
+                        self.pieces.pop_back();
+                    }
+                    break;
+                }
             }
             last.extend_from_slice(some);
             self.memory += last.capacity() - before;
+            self.len += some.len();
             bytes = rest;
+        }
+        self.len - before
+    }
+
+    /// Adds the bytes of a buffer from an index on. Where this process has no memory to copy them, the buffer
+    /// itself becomes a piece.
+    pub fn append(&mut self, mut buffer: Vec<u8>, from: usize) {
+        let rest = buffer.get(from..).unwrap_or_default();
+        let copied = self.extend(rest);
+        if copied < rest.len() {
+            buffer.drain(..from + copied);
+            self.len += buffer.len();
+            self.memory += buffer.capacity();
+            self.pieces.push_back(buffer);
         }
     }
 
@@ -92,7 +116,7 @@ mod tests {
         for _ in 0..500 {
             let bytes: Vec<u8> = (0..below(70_000)).map(|at| (came.len() + at) as u8).collect();
             came.extend_from_slice(&bytes);
-            ready.extend(&bytes);
+            assert_eq!(ready.extend(&bytes), bytes.len());
             assert!(ready.memory() <= 2 * ready.len() + PIECE_BYTES);
             let (most, had) = (below(140_000), ready.len());
             let mut into = vec![9; below(2)];

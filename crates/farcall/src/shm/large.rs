@@ -9,7 +9,7 @@ use farcall_proto::{Failure, Kind, Ran};
 use farcall_shm::{BulkArguments, BulkConsumer, BulkProducer, PART_BYTES, RING_PARTS, SLOT_BODY_BYTES};
 
 use super::budget::Held;
-use farcall_core::room;
+use farcall_core::room::{self, NoMemory};
 
 /// The largest buffer, in bytes, that a receiver keeps from one call to the next.
 pub(super) const MAX_KEPT_BYTES: usize = 4 << 20;
@@ -85,6 +85,13 @@ impl Large {
         if arriving.bytes.capacity() == 0 {
             arriving.bytes = self.spares.take();
         }
+        // No more than a ring holds is still to come.
+        let left = (bulk.len as usize).saturating_sub(arriving.bytes.len()).min(RING_PARTS * PART_BYTES);
+        if arriving.refused.is_none()
+            && let Err(why) = room::reserve(&mut arriving.bytes, left)
+        {
+            arriving.refuse(&mut self.held, no_memory(why));
+        }
         self.held.remove(arriving.bytes.len());
         let into = arriving.refused.is_none().then_some(&mut arriving.bytes);
         let is_right = arriving.consumer.finish(bulk.len, into);
@@ -154,8 +161,13 @@ impl Spares {
     /// The size of a new buffer in bytes. Its unused pages cost nothing.
     const NEW_BUFFER_BYTES: usize = (RING_PARTS + 1) * PART_BYTES;
 
+    /// Returns a buffer, which has no room if this process has no memory for it.
     fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_else(|| Vec::with_capacity(Spares::NEW_BUFFER_BYTES))
+        self.0.pop().unwrap_or_else(|| {
+            let mut buffer = Vec::new();
+            let _ = room::reserve_exact(&mut buffer, Spares::NEW_BUFFER_BYTES);
+            buffer
+        })
     }
 
     fn give(&mut self, mut bytes: Vec<u8>) {
@@ -195,7 +207,7 @@ impl Arriving {
             }
             if let Err(why) = room::reserve(&mut self.bytes, PART_BYTES) {
                 held.remove(PART_BYTES);
-                self.refuse(held, Failure::new(Kind::Overloaded, Ran::No).with_detail(why.to_string()));
+                self.refuse(held, no_memory(why));
                 self.consumer.take(None);
                 continue;
             }
@@ -222,6 +234,11 @@ impl Arriving {
 
 fn too_large() -> Failure {
     Failure::new(Kind::TooLarge, Ran::No)
+}
+
+#[cold]
+fn no_memory(why: NoMemory) -> Failure {
+    Failure::new(Kind::Overloaded, Ran::No).with_detail(why.to_string())
 }
 
 #[cfg(test)]

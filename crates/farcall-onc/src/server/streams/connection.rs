@@ -255,7 +255,12 @@ impl Connection {
             match inbox.records.next() {
                 Ok(Some(Cow::Owned(record))) => return Some(Record::Shared(record.into())),
                 Ok(Some(Cow::Borrowed(record))) if record.len() >= SHARED_RECORD_BYTES => {
-                    return Some(Record::Shared(Bytes::copy_from_slice(record)));
+                    // Without memory for a call, its connection cannot go on.
+                    let Ok(copy) = room::copied(record) else {
+                        self.close();
+                        return None;
+                    };
+                    return Some(Record::Shared(copy.into()));
                 }
                 Ok(Some(Cow::Borrowed(record))) => {
                     scratch.record.clear();
