@@ -46,6 +46,9 @@ impl GateAsync for Futures {
     }
 }
 
+/// Makes a call in one way.
+type HowToCall = fn(GateClient) -> farcall::Result<u32>;
+
 /// A server that hangs, and a stub that calls it in one way.
 struct Carrier {
     name: &'static str,
@@ -219,7 +222,7 @@ fn a_call_ends_at_its_deadline_on_every_carrier() {
 fn a_call_whose_time_is_over_runs_on_no_carrier() {
     everywhere(|carrier| {
         let none = Duration::ZERO;
-        let late: [(&str, fn(GateClient) -> farcall::Result<u32>); 3] = [
+        let late: [(&str, HowToCall); 3] = [
             ("blocking", |gate| gate.hang("")),
             ("waited for", |gate| gate.start().hang("").wait()),
             ("awaited", |gate| block_on(gate.start().hang(""))),

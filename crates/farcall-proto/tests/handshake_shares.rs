@@ -325,6 +325,22 @@ fn a_client_that_was_told_to_wait_has_its_place_when_it_comes_again() {
 }
 
 #[test]
+fn a_crowd_of_one_network_is_told_to_come_again_no_faster_than_it_can_be_answered() {
+    let mut field = Field::new();
+    let mut waits = Vec::new();
+    for client in 0..1_000 {
+        let asker = field.asker(at(&format!("10.0.{}.1", client / 10)));
+        let answers = field.give(asker.from, &asker.message);
+        waits.extend(answers.iter().map(|(_, answer)| wait_of(answer).as_millis() / 125));
+    }
+    assert!(waits.len() >= 700, "only {} are told to wait", waits.len());
+    for period in 0..=32 {
+        let count = waits.iter().filter(|wait| **wait == period).count();
+        assert!(count <= 300, "{count} of {} come again in period {period}", waits.len());
+    }
+}
+
+#[test]
 fn handshakes_take_two_fifths_of_a_processor_however_long_each_takes() {
     for cost in [30, 150, 1_000, 6_000].map(Duration::from_micros) {
         let mut field = Field::new();

@@ -312,9 +312,9 @@ impl Waiting {
 #[derive(Debug)]
 struct Reserved {
     key: [u8; 16],
-    /// How many clients of each host and of each network were told to wait in the period that began then. The
-    /// counts are made when they are needed first.
-    counts: Option<(Time, [Counts; 2])>,
+    /// How many clients of each host and of each network have got a turn in the period that began then, and how
+    /// many of each network have got none. The counts are made when they are needed first.
+    counts: Option<(Time, [Counts; 3])>,
     turns: BTreeMap<ProofName, Time>,
     /// The turns in their order.
     order: VecDeque<(Time, ProofName)>,
@@ -333,7 +333,9 @@ impl Reserved {
     }
 
     /// Returns after which time the client with this proof comes again. Reserves it a turn then, unless
-    /// others of its host or of its network have many.
+    /// others of its host or of its network have many. Clients of a network that get no turn come again over
+    /// as long a time as their network's half of the handshakes takes for them: if a crowd came again at
+    /// once, the server would do nothing but tell it to wait.
     fn reserve(&mut self, now: Time, from: &SocketAddr, proof: ProofName, each: Duration) -> Duration {
         while let Some((turn, proof)) = self.order.front().copied()
             && now > turn + LATE
@@ -347,19 +349,22 @@ impl Reserved {
         if let Some(turn) = self.turns.get(&proof) {
             return turn.since(now).max(EARLY);
         }
-        let counts = || [Counts::new(self.key), Counts::new(self.key)];
-        let (since, [hosts, networks]) = self.counts.get_or_insert_with(|| (now, counts()));
+        let counts = || [(); 3].map(|()| Counts::new(self.key));
+        let (since, [hosts, networks, without]) = self.counts.get_or_insert_with(|| (now, counts()));
         if now.since(*since) >= PERIOD {
             *since = now;
             hosts.clear();
             networks.clear();
+            without.clear();
         }
         let (host, network) = (HostName::at(from), turns::network(from));
         let most = (PERIOD.as_nanos() / each.as_nanos().max(1)) as u32;
         let turn = (self.last + each).max(now + PERIOD);
         let has_many = hosts.of(host) >= most / 4 || networks.of(network) >= most / 2;
         if has_many || turn > now + MAX_WAIT || self.order.len() >= MAX_RESERVED {
-            return PERIOD.max(self.last.since(now)).min(MAX_WAIT);
+            let crowd = PERIOD + each * 2 * without.of(network);
+            without.add(network, 1);
+            return crowd.max(self.last.since(now)).min(MAX_WAIT);
         }
         hosts.add(host, 1);
         networks.add(network, 1);
