@@ -3,6 +3,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::counters;
+use crate::process;
 
 /// Returns the conditions of this run, one per line. `versions` are those of the measured programs.
 pub fn conditions(versions: &[String]) -> Vec<String> {
@@ -18,6 +19,9 @@ pub fn conditions_on(network: &str, versions: &[String]) -> Vec<String> {
         format!("{}, {cores} cores; {}; {network}", processor(), kernel()),
         format!("{}, profile {}: {}", env!("BENCH_RUSTC"), env!("BENCH_PROFILE"), optimised()),
     ];
+    if let Some(bytes) = process::socket_buffer() {
+        lines.push(format!("farcall's sockets ask for buffers of {bytes} bytes"));
+    }
     let mut versions = versions.to_vec();
     versions.extend(commit());
     if !versions.is_empty() {
@@ -28,6 +32,9 @@ pub fn conditions_on(network: &str, versions: &[String]) -> Vec<String> {
 
 /// Returns how this program was linked: as the workspace says, unless the build's environment said otherwise.
 fn optimised() -> String {
+    if env!("BENCH_PROFILE") != "release" {
+        return "as bench/Cargo.toml says of it".into();
+    }
     let lto = option_env!("CARGO_PROFILE_RELEASE_LTO").unwrap_or("fat");
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("1");
     format!("LTO {lto}, codegen units {units}")

@@ -59,6 +59,23 @@ pub fn connect((server, client): (u32, u32), rate: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Moves a device of this namespace into that of a process, under the name `far`, and brings it up there with
+/// this address. The device carries packets of at most 1,500 bytes and queues so many of them that its user
+/// decides which are dropped. TCP does not remember there what earlier connections learned of the path.
+///
+/// # Errors
+/// `nsenter`, `ip` or `sysctl` is missing or fails.
+pub fn adopt(process: u32, device: &str, address: &str) -> Result<()> {
+    let target = process.to_string();
+    let words = ["link", "set", device, "netns", &target, "name", "far"];
+    let output = Command::new("ip").args(words).output().context("ip does not run")?;
+    ensure!(output.status.success(), "{device}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    inside(process, "sysctl -q -w net.ipv4.tcp_no_metrics_save=1 net.ipv6.conf.all.disable_ipv6=1")?;
+    inside(process, &format!("ip address add {address}/24 dev far"))?;
+    inside(process, "ip link set lo up")?;
+    inside(process, "ip link set far mtu 1500 txqueuelen 10000 up")
+}
+
 /// A router. It vanishes when this is dropped.
 #[derive(Debug)]
 pub struct Router(Child);

@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,6 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest time for a process to end.
 const END: Duration = Duration::from_secs(1);
+
+/// The socket buffers that farcall is to ask for in processes, in bytes; 0 for its own default.
+static SOCKET_BUFFER: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes farcall ask for socket buffers of this many bytes in all processes that are started from now on.
+pub fn set_socket_buffer(bytes: usize) {
+    SOCKET_BUFFER.store(bytes, Relaxed);
+}
+
+/// Returns the socket buffers that farcall is to ask for in processes, in bytes, if not its own default.
+pub fn socket_buffer() -> Option<usize> {
+    Some(SOCKET_BUFFER.load(Relaxed)).filter(|bytes| *bytes > 0)
+}
 
 /// The answers of such a process.
 pub trait Answer: Serialize + DeserializeOwned {
@@ -43,6 +57,9 @@ impl<A: Answer> Process<A> {
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_"))
         {
             command.env_remove(name);
+        }
+        if let Some(bytes) = socket_buffer() {
+            command.env("FARCALL_SOCKET_BUFFER", bytes.to_string());
         }
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         let orders = Some(child.stdin.take().context("no pipe")?);
@@ -82,8 +99,20 @@ impl<A: Answer> Process<A> {
 
     /// Returns the next answer, which must come within this time.
     pub fn hear_within(&mut self, patience: Duration) -> Result<A> {
-        let line = self.answers.recv_timeout(patience).map_err(|_| anyhow!("it ended, or hangs"))?;
-        serde_json::from_str::<A>(&line).with_context(|| format!("it said {line:?}"))?.checked()
+        self.answer_within(patience)?.context("it hangs")
+    }
+
+    /// Returns the next answer, or `None` if none comes within this time.
+    ///
+    /// # Errors
+    /// The process has ended, or its answer is a failure.
+    pub fn answer_within(&mut self, patience: Duration) -> Result<Option<A>> {
+        let line = match self.answers.recv_timeout(patience) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
+        };
+        serde_json::from_str::<A>(&line).with_context(|| format!("it said {line:?}"))?.checked().map(Some)
     }
 }
 

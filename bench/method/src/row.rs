@@ -203,6 +203,31 @@ pub struct Row {
     /// The heap in bytes that a server has between the first and the last message of a handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_bytes: Option<i64>,
+    /// The round trip of the wire, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
+    /// The percentage of packets that the wire loses at random, in each direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_percent: Option<f64>,
+    /// The rate of the wire's bottleneck, in Mbit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bottleneck_mbit: Option<f64>,
+    /// The median time of a transfer, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_ms: Option<f64>,
+    /// The number of blocks that did not end within their time. Their transfers count as if they had ended
+    /// then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<usize>,
+    /// The bytes of the packets sent by the side that sends the payload, for each byte of payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_ratio: Option<f64>,
+    /// The payload's rate, for each bit per second of the bottleneck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_used: Option<f64>,
+    /// The percentage of packets that the bottleneck dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_percent: Option<f64>,
     /// Whether the control failed, so that the row must not be quoted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub void: Option<bool>,

@@ -8,6 +8,9 @@ type Column = (&'static str, fn(&Row) -> String);
 const COLUMNS: &[Column] = &[
     ("mode", |r| r.mode.map_or(String::new(), |mode| mode.name().into())),
     ("pin", |r| r.pin.clone().unwrap_or_default()),
+    ("rtt ms", |r| plain(r.round_trip_ms)),
+    ("loss %", |r| plain(r.loss_percent)),
+    ("Mbit/s", |r| plain(r.bottleneck_mbit)),
     ("bytes", |r| r.bytes.map_or(String::new(), size)),
     ("direction", |r| r.direction.clone().unwrap_or_default()),
     ("outstanding", |r| count(r.outstanding.filter(|_| r.bench != "latency"))),
@@ -37,6 +40,7 @@ const COLUMNS: &[Column] = &[
     ("p50 µs", |r| fine(r.p50_us, 2)),
     ("p99", |r| number(r.p99_us, 2)),
     ("p99.9", |r| number(r.p999_us, 2)),
+    ("ms", |r| number(r.transfer_ms, 2)),
     ("calls/s", |r| number(r.per_second, 0)),
     ("share", |r| number(r.share, 3)),
     ("Gbit/s", |r| number(r.gbit_per_second, 2)),
@@ -64,6 +68,10 @@ const COLUMNS: &[Column] = &[
     ("server's user", |r| number(r.server_user_instructions.filter(|_| r.operation.is_some()), 0)),
     ("kernel", |r| number(r.server_kernel_instructions.filter(|_| r.operation.is_some()), 0)),
     ("server µs", |r| number(r.server_cpu_us, 2)),
+    ("bytes sent", |r| number(r.sent_ratio, 2)),
+    ("used", |r| number(r.link_used, 3)),
+    ("dropped %", |r| number(r.dropped_percent, 2)),
+    ("unfinished", |r| count(r.unfinished)),
     ("", |r| if r.void == Some(true) { "VOID".into() } else { String::new() }),
 ];
 
@@ -77,6 +85,11 @@ fn count(value: Option<impl ToString>) -> String {
 
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
+}
+
+/// Formats a number with as many digits as it has.
+fn plain(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 /// Formats a number with three more digits if it would otherwise have hardly any.
