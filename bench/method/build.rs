@@ -11,8 +11,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// Returns the name of the profile. Cargo tells only which of its own profiles it is based on, but the directory of
-/// the output is TARGET/PROFILE/build/PACKAGE/out.
+/// Returns the name of the profile. Cargo tells only which of its own profiles it is based on, but the
+/// directory of the output is TARGET/PROFILE/build/PACKAGE/out.
 fn profile() -> Option<String> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR")?);
     Some(out.ancestors().nth(3)?.file_name()?.to_str()?.to_owned())

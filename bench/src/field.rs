@@ -2,7 +2,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use farcall_bench_method::{Cannot, Cell, Options, Pair, Pin, Row, conditions, report};
+use farcall_bench_method::{Cannot, Cell, Lost, Options, Pair, Pin, Row, conditions, report};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::peers::{self, FARCALL};
@@ -181,6 +181,32 @@ impl Contender {
         }
         result
     }
+}
+
+/// Returns what blocks gave, or `None` if they are void because a datagram was lost that is not sent again.
+/// Then the next blocks have new processes, since the datagram may come late.
+pub fn unless_lost<T>(ran: Result<T>, contenders: &mut [&mut Contender]) -> Result<Option<T>> {
+    match ran {
+        Err(why) if why.is::<Lost>() => {
+            let names: Vec<&str> = contenders.iter().map(|contender| &*contender.name).collect();
+            eprintln!("void: blocks of {}: {why}", names.join(" and "));
+            contenders.iter_mut().for_each(|contender| contender.pair = None);
+            Ok(None)
+        }
+        ran => ran.map(Some),
+    }
+}
+
+/// Runs something that must give a result, again if a datagram was lost.
+pub fn retried<T>(contender: &mut Contender, run: impl Fn(&mut Pair) -> Result<T>) -> Result<T> {
+    const TRIES: usize = 3;
+    for _ in 1..TRIES {
+        let ran = contender.pair().and_then(&run);
+        if let Some(result) = unless_lost(ran, &mut [&mut *contender])? {
+            return Ok(result);
+        }
+    }
+    run(contender.pair()?)
 }
 
 /// Starts all processes again at the beginning of a round.

@@ -5,7 +5,7 @@ use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{Cell, Load, Mode, Options, Pair, Row, Tally};
 
-use crate::field::{Contender, begin_group, name};
+use crate::field::{Contender, begin_group, name, retried, unless_lost};
 use crate::rates::Measured;
 
 /// The most by which raw's user instructions may differ from their known number.
@@ -34,15 +34,18 @@ pub fn laps(
             break;
         };
         for (other, results) in others.iter_mut().zip(results) {
-            let anchor = || anchor.block(|pair| pair.time(options.block(), &mut anchors.tally));
-            let ratios = abba(anchor, || other.block(|pair| pair.time(options.block(), &mut results.tally)))?;
-            results.ratios.extend(ratios);
+            let ratios = abba(
+                || anchor.block(|pair| pair.time(options.block(), &mut anchors.tally)),
+                || other.block(|pair| pair.time(options.block(), &mut results.tally)),
+            );
+            let ratios = unless_lost(ratios, &mut [&mut *anchor, &mut *other])?;
+            results.ratios.extend(ratios.into_iter().flatten());
         }
         progress();
     }
     let enter = |(mut contender, results): (Contender, Results)| {
         let cell = contender.cell;
-        let mut row = count(bench, contender.pair()?, &cell, options.quick)?;
+        let mut row = retried(&mut contender, |pair| count(bench, pair, &cell, options.quick))?;
         results.tally.enter(&mut row);
         estimate(results.ratios.clone()).into_iter().for_each(|ratio| row.set_ratio(ratio));
         Ok(Measured { row, ratios: results.ratios })

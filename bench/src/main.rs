@@ -1,5 +1,6 @@
 //! Compares farcall with raw sockets and with its peers.
 mod bulk;
+mod fan_in;
 mod field;
 mod hostile;
 mod idle;
@@ -11,11 +12,13 @@ mod multi;
 mod network;
 mod nfs;
 mod older;
+mod open;
 mod peers;
 mod profile;
 mod rates;
 #[cfg(unix)]
 mod siege;
+mod sizes;
 mod throughput;
 
 use std::ffi::OsString;
@@ -24,6 +27,7 @@ use std::process::{Command as Process, ExitCode};
 use clap::{Parser, Subcommand};
 use farcall_bench_method::agent::{self, Agent};
 use farcall_bench_method::alloc::Counting;
+use farcall_bench_method::process;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -34,6 +38,10 @@ static ALLOCATOR: Counting = Counting;
 struct Command {
     #[command(subcommand)]
     bench: Bench,
+    /// The bytes of the buffers that farcall asks for at both ends: 212992 is what a stock Linux grants.
+    /// [default: farcall's own]
+    #[arg(long, global = true, value_name = "BYTES")]
+    socket_buffer: Option<usize>,
 }
 
 #[derive(Subcommand)]
@@ -42,6 +50,12 @@ enum Bench {
     Latency(latency::Latency),
     /// Many outstanding calls: calls per second.
     Throughput(throughput::Throughput),
+    /// Many outstanding calls of each size: no size may be much slower than the next larger one.
+    Sizes(sizes::Sizes),
+    /// Calls at random times, whether or not earlier ones have ended: their latency.
+    Open(open::Open),
+    /// Many clients of one server: their rate, their latency, and how evenly they are served.
+    FanIn(fan_in::FanIn),
     /// Large results: bytes per second.
     Bulk(bulk::Bulk),
     /// Short calls among slow ones: the effect of slow calls on the latency of the others.
@@ -74,6 +88,8 @@ enum Bench {
     IdleSide(idle::streams::Side),
     #[command(hide = true)]
     HostileSide(hostile::Side),
+    #[command(hide = true)]
+    FanInSide(fan_in::Side),
     #[cfg(unix)]
     #[command(hide = true)]
     SiegeSide(siege::Side),
@@ -84,9 +100,15 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    let ran = match Command::parse().bench {
+    let Command { bench, socket_buffer } = Command::parse();
+    socket_buffer.into_iter().for_each(process::set_socket_buffer);
+    let ran = match bench {
         Bench::Latency(latency) => latency::run(&latency),
         Bench::Throughput(throughput) => throughput::run(&throughput),
+        Bench::Sizes(sizes) => sizes::run(&sizes),
+        Bench::Open(open) => open::run(&open),
+        Bench::FanIn(fan_in) => fan_in::run(&fan_in),
+        Bench::FanInSide(side) => fan_in::side(&side),
         Bench::Bulk(bulk) => bulk::run(&bulk),
         Bench::Mixed(mixed) => mixed::run(&mixed),
         Bench::Multi(multi) => multi::run(&multi),

@@ -5,7 +5,7 @@ use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{Cell, Load, Mode, Options, Row};
 
-use crate::field::{Contender, Field, begin_group};
+use crate::field::{Contender, Field, begin_group, retried, unless_lost};
 
 /// The number of the first calls, which show how many calls make a block.
 const PILOT: usize = 4 << 20;
@@ -64,8 +64,9 @@ pub fn rates(
         for (other, their) in others.iter_mut().zip(theirs).filter(|(_, their)| their.failed.is_none()) {
             let mut failure = None;
             let mut ours = || ours.time(farcall).inspect_err(|why| failure = Some(why.to_string()));
-            match abba(&mut ours, || their.time(other)) {
-                Ok(ratios) => their.ratios.extend(ratios),
+            let ratios = abba(&mut ours, || their.time(other));
+            match unless_lost(ratios, &mut [&mut *farcall, &mut *other]) {
+                Ok(ratios) => their.ratios.extend(ratios.into_iter().flatten()),
                 Err(why) if failure.is_some() => return Err(why),
                 Err(why) => their.failed = Some(why),
             }
@@ -90,10 +91,10 @@ pub fn capacity(contender: &mut Contender, load: Load, options: &Options) -> Res
 }
 
 /// Returns `load` with as many calls as take about the length of a block.
-fn sized(contender: &mut Contender, load: Load, options: &Options) -> Result<Load> {
+pub fn sized(contender: &mut Contender, load: Load, options: &Options) -> Result<Load> {
     let mut calls = (PILOT / contender.cell.setup.bytes.max(1)).clamp(1, 64);
     loop {
-        let (rate, _) = contender.pair()?.rate(load.of(1), load.of(calls))?;
+        let (rate, _) = retried(contender, |pair| pair.rate(load.of(1), load.of(calls)))?;
         let enough = (rate * options.length().as_secs_f64()) as usize;
         // A short block predicts a long one badly, because its start has a large share.
         if enough <= 4 * calls {

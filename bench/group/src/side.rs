@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use farcall_bench_method::alloc;
 use farcall_bench_method::counters::{Counters, What, processor_time};
 use farcall_bench_method::process::{say, stay_on};
+use farcall_bench_method::{Lost, alloc};
 
 use crate::work::{Answer, Calls, Counted, Order, Server, Way};
 
@@ -79,7 +79,10 @@ fn call(side: &Side, connect: impl FnOnce(&[String]) -> Result<Box<dyn Calls>>) 
             return Ok(());
         }
         let order: Order = serde_json::from_str(&line).with_context(|| format!("not an order: {line:?}"))?;
-        let answer = obey(&mut *calls, &order).unwrap_or_else(|why| Answer::Failed(format!("{why:#}")));
+        let answer = obey(&mut *calls, &order).unwrap_or_else(|why| match why.downcast_ref::<Lost>() {
+            Some(why) => Answer::Lost(why.to_string()),
+            None => Answer::Failed(format!("{why:#}")),
+        });
         say(&answer)?;
     }
 }

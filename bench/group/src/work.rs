@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use farcall_bench_method::Lost;
 use serde::{Deserialize, Serialize};
 
 /// The distribution of computation times (Satyanarayanan & Siegel 1990, section VI-B3).
@@ -199,6 +200,8 @@ pub enum Answer {
     Sent(Vec<u64>, Sent),
     /// The parts of each trial.
     Parts(Vec<Parts>),
+    /// A datagram was lost, so the trials are void.
+    Lost(String),
     /// The order failed, with the reason.
     Failed(String),
 }
@@ -206,6 +209,7 @@ pub enum Answer {
 impl farcall_bench_method::process::Answer for Answer {
     fn checked(self) -> Result<Answer> {
         match self {
+            Answer::Lost(why) => Err(Lost(why).into()),
             Answer::Failed(why) => bail!(why),
             answer => Ok(answer),
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counters, Counts, What, processor_time};
 use crate::load::{Load, Work};
-use crate::peer::{Calling, Cannot, Carry, Mode, Peer, Serving, Setup};
+use crate::peer::{Calling, Cannot, Carry, Lost, Mode, Peer, Serving, Setup};
 use crate::process::{Answer, say, stay_on};
 
 /// The command line of an agent. The bench writes it; it is not for people.
@@ -76,6 +76,8 @@ pub(crate) enum Reply {
     Counts(Counts),
     /// The peer does not support the order.
     Cannot(String),
+    /// A datagram was lost, so the block is void.
+    Lost(String),
     /// The order could not be followed.
     Failed(String),
 }
@@ -84,6 +86,7 @@ impl Answer for Reply {
     fn checked(self) -> Result<Reply> {
         match self {
             Reply::Cannot(why) => Err(Cannot(why).into()),
+            Reply::Lost(why) => Err(Lost(why).into()),
             Reply::Failed(why) => bail!(why),
             reply => Ok(reply),
         }
@@ -144,8 +147,11 @@ fn role(agent: &Agent, peer: &dyn Peer) -> Result<Box<dyn Role>> {
 }
 
 fn failure(why: &anyhow::Error) -> Reply {
-    match why.downcast_ref::<Cannot>() {
-        Some(why) => Reply::Cannot(why.to_string()),
+    if let Some(why) = why.downcast_ref::<Cannot>() {
+        return Reply::Cannot(why.to_string());
+    }
+    match why.downcast_ref::<Lost>() {
+        Some(why) => Reply::Lost(why.to_string()),
         None => Reply::Failed(format!("{why:#}")),
     }
 }

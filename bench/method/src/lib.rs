@@ -42,7 +42,7 @@ pub use latencies::Latencies;
 pub use load::{Arrival, Load, SLOW, STUCK, Schedule};
 pub use options::{Options, Pin};
 pub use pair::{Block, Cell, Pair, Tally};
-pub use peer::{Calling, Cannot, Carry, Laps, Mode, Peer, Serving, Setup, cannot};
+pub use peer::{Calling, Cannot, Carry, Laps, Lost, Mode, Peer, Serving, Setup, cannot};
 pub use report::{report, write_json};
 pub use row::Row;
 pub use socket::enlarge;

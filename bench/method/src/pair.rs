@@ -9,10 +9,14 @@ use crate::counters::{Counts, What};
 use crate::latencies::Latencies;
 use crate::load::Load;
 use crate::options::Pin;
-use crate::peer::{Carry, Mode, Setup};
+use crate::peer::{Carry, Lost, Mode, Setup};
 use crate::process::Process;
 use crate::row::{Row, rounded};
 use crate::stats;
+
+/// The longest time for a block of bare system calls, many times as long as one of them should take. Their
+/// sockets have no time-outs, because arming one takes time in each call.
+const BARE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One cell of a bench's table: everything but the peer.
 #[derive(Clone, Copy, Debug)]
@@ -175,9 +179,19 @@ impl Pair {
     /// Returns the client's answer to a block, and the processor time that the server used.
     fn block(&mut self, warm: Load, load: Load) -> Result<(Reply, u64)> {
         let before = self.server.done("active 1")?;
-        self.client.done(&format!("warm {warm}"))?;
-        let reply = self.client.order(&format!("time {load}"))?;
+        self.tell(&format!("warm {warm}"))?;
+        let reply = self.tell(&format!("time {load}"))?;
         Ok((reply, self.server.done("active 0")?.saturating_sub(before)))
+    }
+
+    /// Tells the client what to do. If a peer that makes bare system calls hangs, a datagram was lost. Then
+    /// this pair is of no use any more.
+    fn tell(&mut self, order: &str) -> Result<Reply> {
+        if !self.name.starts_with("raw") {
+            return self.client.order(order);
+        }
+        self.client.tell(order)?;
+        self.client.answer_within(BARE_PATIENCE)?.ok_or_else(|| Lost::in_time().into())
     }
 
     /// Counts one block, both sides together. Timed blocks cannot be counted: see [`What`].

@@ -142,6 +142,29 @@ pub trait Calling {
 #[error("{0}")]
 pub struct Cannot(pub String);
 
+/// Why a block is void: a datagram was lost, and a peer that makes bare system calls sends nothing again.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct Lost(pub String);
+
+impl Lost {
+    /// Returns the error for a datagram that has not come within the time that it may take.
+    pub fn in_time() -> Lost {
+        Lost("a datagram was lost".into())
+    }
+
+    /// Returns what a receive gave. If it timed out, the datagram counts as lost.
+    ///
+    /// # Errors
+    /// The socket's, or that the datagram is lost.
+    pub fn unless<T>(received: std::io::Result<T>) -> Result<T> {
+        match received {
+            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => Err(Lost::in_time().into()),
+            received => Ok(received?),
+        }
+    }
+}
+
 /// Returns the error of a peer that does not support the measurement.
 pub fn cannot<T>(why: &str) -> Result<T> {
     Err(Cannot(why.into()).into())

@@ -1,9 +1,9 @@
 //! The null call of every member: m compared with the raw loop's, block by block, and r.
-use anyhow::Result;
+use anyhow::{Context, Result};
 use farcall_bench_group::{Kind, Order, Way};
 use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::{estimate, midmean};
-use farcall_bench_method::{Options, Pin, Row};
+use farcall_bench_method::{Lost, Options, Pin, Row};
 
 use super::cast::Cast;
 use super::working::moments;
@@ -12,6 +12,9 @@ use crate::field::Field;
 
 /// The most by which the ratio of the raw loop to itself may differ from 1.
 const CONTROL_TOLERANCE: f64 = 0.02;
+
+/// How often the pilot may run until one loses nothing.
+const PILOTS: usize = 3;
 
 /// Returns the rows, and why some are void. The first of `casts` is raw's, and the second its control.
 pub fn measure(
@@ -61,11 +64,11 @@ pub fn cell(
         let ([raw, others @ ..], [raws, theirs @ ..]) = (&mut *casts, &mut results[..]) else { break };
         for (n, (other, their)) in others.iter_mut().zip(theirs).enumerate() {
             let raw = || block(&mut raw.1, orders[0], &mut raws.multi);
-            let ratios = abba(raw, || block(&mut other.1, orders[n + 1], &mut their.multi))?;
-            their.ratios.extend(ratios);
+            let ratios = abba(raw, || block(&mut other.1, orders[n + 1], &mut their.multi));
+            their.ratios.extend(unless_lost(ratios)?.into_iter().flatten());
         }
         for (n, ((_, cast), result)) in casts.iter_mut().zip(&mut results).enumerate() {
-            block(cast, Order { way: Way::Iterative, ..orders[n] }, &mut result.iterative)?;
+            unless_lost(block(cast, Order { way: Way::Iterative, ..orders[n] }, &mut result.iterative))?;
         }
         field.progress.inc(1);
     }
@@ -93,10 +96,29 @@ fn block(cast: &mut Cast, order: Order, all: &mut Vec<f64>) -> Result<f64> {
     Ok(time)
 }
 
+/// Returns what calls gave, or `None` if they are void because a datagram was lost that is not sent again.
+pub fn unless_lost<T>(ran: Result<T>) -> Result<Option<T>> {
+    match ran {
+        Err(why) if why.is::<Lost>() => {
+            eprintln!("void: calls of a group: {why}");
+            Ok(None)
+        }
+        ran => ran.map(Some),
+    }
+}
+
 /// Returns the number of trials that take about half the length of a block.
 fn sized(cast: &mut Cast, members: usize, options: &Options) -> Result<Order> {
     let mut pilot = Vec::new();
-    let took = block(cast, Order { warm: 20, ..order(Way::Multi, Kind::Null, members, 20) }, &mut pilot)?;
+    let pilot_order = Order { warm: 20, ..order(Way::Multi, Kind::Null, members, 20) };
+    // A loop that loses a datagram each time has no figure.
+    let mut took = None;
+    for _ in 0..PILOTS {
+        if took.is_none() {
+            took = unless_lost(block(cast, pilot_order, &mut pilot))?;
+        }
+    }
+    let took = took.context("each pilot lost a datagram")?;
     let trials = options.length().as_nanos() as f64 / 2.0 / took.max(1.0);
     let trials = (trials as usize).clamp(8, 1_000);
     Ok(Order { warm: trials.div_ceil(10), ..order(Way::Multi, Kind::Null, members, trials) })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use farcall_bench_group::{Calls, Draws, Kind, Parts, Server, Work};
-use farcall_bench_method::enlarge;
+use farcall_bench_method::{Lost, enlarge};
 
 /// The time after which a datagram counts as lost.
 const LOST: Duration = Duration::from_secs(2);
@@ -61,17 +61,23 @@ pub fn connect_awake(addresses: &[String]) -> Result<Box<dyn Calls>> {
 }
 
 fn client(addresses: &[String], awake: bool) -> Result<Box<dyn Calls>> {
+    let servers = addresses.iter().map(|address| Ok(address.parse()?)).collect::<Result<_>>()?;
+    Ok(Box::new(Client { socket: socket()?, servers, awake, lost: false, buffer: [0; 2048] }))
+}
+
+fn socket() -> Result<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     enlarge(&socket);
     socket.set_read_timeout(Some(LOST))?;
-    let servers = addresses.iter().map(|address| Ok(address.parse()?)).collect::<Result<_>>()?;
-    Ok(Box::new(Client { socket, servers, awake, buffer: [0; 2048] }))
+    Ok(socket)
 }
 
 struct Client {
     socket: UdpSocket,
     servers: Vec<SocketAddr>,
     awake: bool,
+    /// Whether an answer did not come in time. It may come later, so the next calls have another socket.
+    lost: bool,
     buffer: [u8; 2048],
 }
 
@@ -89,7 +95,7 @@ impl Calls for Client {
         self.buffer[..4].copy_from_slice(&milliseconds.to_be_bytes());
         self.buffer[4..8].copy_from_slice(&distribution.to_be_bytes());
         self.send(members)?;
-        self.receive(members.1)
+        self.receive(members.1).inspect_err(|_| self.lost = true)
     }
 
     fn parts(&mut self, members: (usize, usize)) -> Result<Parts> {
@@ -104,6 +110,9 @@ impl Calls for Client {
 
 impl Client {
     fn send(&mut self, (first, many): (usize, usize)) -> Result<()> {
+        if std::mem::take(&mut self.lost) {
+            self.socket = socket()?;
+        }
         for server in &self.servers[first..first + many] {
             self.socket.send_to(&self.buffer[..LENGTH], server)?;
         }
@@ -118,7 +127,7 @@ impl Client {
                 continue;
             }
             self.sleep_again(looks)?;
-            self.socket.recv_from(&mut self.buffer)?;
+            Lost::unless(self.socket.recv_from(&mut self.buffer))?;
             looks = self.awake;
             if looks {
                 self.socket.set_nonblocking(true)?;
@@ -144,5 +153,32 @@ impl Client {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_lost_makes_a_call_void_and_does_not_count_for_the_next_one() {
+        let echo = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for connect in [connect, connect_awake] {
+            let mut client = connect(&[echo.local_addr().unwrap().to_string()]).unwrap();
+            let why = client.one(0, Kind::Null).unwrap_err();
+            assert!(why.is::<Lost>(), "{why:#}");
+            let mut buffer = [0; 2048];
+            let (length, late) = echo.recv_from(&mut buffer).unwrap();
+            std::thread::scope(|scope| {
+                let echoed = scope.spawn(|| {
+                    let (_, now) = echo.recv_from(&mut [0; 2048]).unwrap();
+                    assert_ne!(now, late);
+                    echo.send_to(&buffer[..length], late).unwrap();
+                    echo.send_to(&buffer[..length], now).unwrap();
+                });
+                client.one(0, Kind::Null).unwrap();
+                echoed.join().unwrap();
+            });
+        }
     }
 }

@@ -5,6 +5,7 @@ use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{Pin, Row};
 
 use super::cast::Cast;
+use super::null::unless_lost;
 use super::{Multi, Named, order, row};
 use crate::field::Field;
 
@@ -45,10 +46,14 @@ fn enter(mut row: Row, cast: &mut Cast, work: Work, trials: usize) -> Result<Row
     let members = row.members.unwrap_or(1);
     let once = |way| order(way, Kind::Work(work), members, 1);
     let (mut multi, mut iterative) = (Vec::new(), Vec::new());
-    cast.time(once(Way::Multi))?;
+    unless_lost(cast.time(once(Way::Multi)))?;
     for _ in 0..trials {
-        multi.extend(milliseconds(cast, once(Way::Multi))?);
-        iterative.extend(milliseconds(cast, once(Way::Iterative))?);
+        let both = milliseconds(cast, once(Way::Multi))
+            .and_then(|all| Ok((all, milliseconds(cast, once(Way::Iterative))?)));
+        if let Some((all, each)) = unless_lost(both)? {
+            multi.extend(all);
+            iterative.extend(each);
+        }
     }
     row.computation_ms = Some(work.milliseconds);
     row.distribution = Some(work.distribution.name().into());

@@ -5,15 +5,16 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use farcall_bench_method::Cannot;
 
-/// Builds the program of package `farcall-bench-NAME` of this workspace.
+/// Builds the program of package `farcall-bench-NAME` of this workspace, with the profile of this program.
 pub fn package(name: &str) -> Result<PathBuf> {
-    let target = target()?;
-    let package = format!("farcall-bench-{name}");
+    let (package, directory) = (format!("farcall-bench-{name}"), profile()?);
+    // The directory of profile `dev` has another name.
+    let profile = if directory == "debug" { "dev" } else { &directory };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--release", "--package", &package, "--manifest-path"]);
+    cargo.args(["build", "--quiet", "--profile", profile, "--package", &package, "--manifest-path"]);
     cargo.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    run(cargo.arg("--target-dir").arg(&target))?;
-    Ok(target.join("release").join(package).with_extension(std::env::consts::EXE_EXTENSION))
+    run(cargo.arg("--target-dir").arg(target()?))?;
+    Ok(target()?.join(&directory).join(package).with_extension(std::env::consts::EXE_EXTENSION))
 }
 
 /// Returns the directory in which cargo has put this program, and puts all others.
@@ -22,9 +23,16 @@ fn target() -> Result<PathBuf> {
     own.ancestors().nth(2).map(Path::to_owned).context("this program lies in no target directory")
 }
 
+/// Returns the name of the directory of the profile with which this program was built.
+fn profile() -> Result<String> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let name = own.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    name.map(str::to_owned).context("this program lies in no target directory")
+}
+
 /// Builds the program of Go's peers, if Go is installed and has their modules or can get them.
 pub fn go() -> Result<PathBuf> {
-    let program = target()?.join("release/farcall-bench-go");
+    let program = target()?.join(profile()?).join("farcall-bench-go");
     let mut go = Command::new("go");
     go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go"));
     run(go.args(["build", "-o"]).arg(&program))?;

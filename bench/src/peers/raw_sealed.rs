@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use farcall_bench_method::{
-    Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot, enlarge,
+    Calling, Carry, Crew, Gate, Gated, Laps, Lost, Mode, Peer, Serving, Setup, cannot, enlarge,
 };
 use farcall_crypto::{Level, Suite, Suites, TAG};
 use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -111,7 +111,7 @@ impl Calling for Client {
         Ok(())
     }
 
-    /// Uses a system call for each packet. Nothing is retransmitted: a lost datagram makes this fail.
+    /// Uses a system call for each packet. Nothing is retransmitted: a lost datagram makes the block void.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         self.client.socket.set_read_timeout(Some(LOST))?;
         let (mut sent, mut received) = (0, 0);
@@ -181,7 +181,7 @@ impl SealedClient {
             match self.socket.recv(&mut self.buffer) {
                 Ok(received) => break received,
                 Err(why) if why.kind() == WouldBlock && self.spins => {}
-                Err(why) => return Err(why.into()),
+                Err(why) => return Lost::unless(Err(why)),
             }
         };
         ensure!(self.seals.open(&self.seals.to_client, &mut self.buffer[..received]), "a seal is wrong");

@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind::WouldBlock};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use farcall_bench_method::{
-    Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Schedule, Serving, Setup, cannot, enlarge,
+    Calling, Carry, Crew, Gate, Gated, Laps, Lost, Mode, Peer, Schedule, Serving, Setup, cannot, enlarge,
 };
 
 /// The time after which a datagram counts as lost.
@@ -73,7 +73,7 @@ impl Calling for Client {
         Ok(())
     }
 
-    /// Uses a system call for each packet. Nothing is retransmitted: a lost datagram makes this fail.
+    /// Uses a system call for each packet. Nothing is retransmitted: a lost datagram makes the block void.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         self.client.socket.set_read_timeout(Some(LOST))?;
         let (mut sent, mut received) = (0, 0);
@@ -82,7 +82,7 @@ impl Calling for Client {
                 self.client.send()?;
                 sent += 1;
             } else {
-                self.client.receive()?;
+                Lost::unless(self.client.receive())?;
                 received += 1;
             }
         }
@@ -124,7 +124,8 @@ impl Calling for Client {
                     under_way.pop_front();
                     heard = Instant::now();
                 }
-                Some(_) => ensure!(heard.elapsed() < LOST, "a datagram was lost"),
+                Some(_) if heard.elapsed() > LOST => return Err(Lost::in_time().into()),
+                Some(_) => {}
                 None => heard = Instant::now(),
             }
         }

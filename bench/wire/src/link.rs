@@ -56,8 +56,8 @@ impl Link {
         Ok(Link { _server: server, client, places, carrier })
     }
 
-    /// Tells the client what to do. Returns `None` if it has not done so within this time. Then the link is of
-    /// no use any more.
+    /// Tells the client what to do. Returns `None` if it has not done so within this time. Then the link is
+    /// of no use any more.
     pub fn run(&mut self, order: &Order, within: Duration) -> Result<Option<Said>> {
         self.client.tell(&serde_json::to_string(order)?)?;
         match self.client.answer_within(within + PATIENCE)? {

@@ -1,5 +1,5 @@
-//! Transfers between two machines: farcall and TCP over the very same wire, which has a delay, loses packets, and
-//! may have a bottleneck.
+//! Transfers between two machines: farcall and TCP over the very same wire, which has a delay, loses packets,
+//! and may have a bottleneck.
 //!
 //! ```text
 //! kinds      what is moved, and by which protocol
@@ -68,7 +68,8 @@ struct Wire {
     /// The percentages of packets that the wire loses at random, in each direction.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [0.0, 0.1, 1.0, 5.0])]
     loss: Vec<f64>,
-    /// What is moved: null, result-SIZE, argument-SIZE, items-COUNT, bulk-SIZE, get-SIZE or put-SIZE; or `none`.
+    /// What is moved: null, result-SIZE, argument-SIZE, items-COUNT, bulk-SIZE, get-SIZE or put-SIZE; or
+    /// `none`.
     #[arg(
         long,
         value_name = "A,B|none",
@@ -103,8 +104,8 @@ struct Wire {
     /// How long a flow or a crowd runs, in seconds.
     #[arg(long, default_value_t = 12.0)]
     seconds: f64,
-    /// The bytes of the socket buffers that farcall asks for at both ends: 212992 is what a stock Linux grants.
-    /// [default: farcall's own]
+    /// The bytes of the socket buffers that farcall asks for at both ends: 212992 is what a stock Linux
+    /// grants. [default: farcall's own]
     #[arg(long, value_name = "BYTES")]
     socket_buffer: Option<usize>,
     /// A file of bars. The run fails if a figure of farcall misses one.
@@ -245,8 +246,8 @@ impl<'a> Run<'a> {
     fn method(&self) -> String {
         let blocks = self.groups() * 2;
         format!(
-            "each ratio to TCP cubic, the median of at most {blocks} pairs of blocks; a block is abandoned after {} s; \
-             packets of at most 1,500 bytes",
+            "each ratio to TCP cubic, the median of at most {blocks} pairs of blocks; a block is abandoned \
+             after {} s; packets of at most 1,500 bytes",
             self.wire.limit
         )
     }

@@ -1,5 +1,5 @@
-//! The processes at both ends of the wire, each in a network namespace of its own: one serves, the other moves
-//! things and says how long that took.
+//! The processes at both ends of the wire, each in a network namespace of its own: one serves, the other
+//! moves things and says how long that took.
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -27,8 +27,8 @@ pub fn open(name: &str) -> Result<File> {
     let mut request = [0_u8; REQUEST_BYTES];
     request[..name.len()].copy_from_slice(name.as_bytes());
     request[MAX_NAME + 1..MAX_NAME + 3].copy_from_slice(&PACKETS_ONLY.to_ne_bytes());
-    // SAFETY: the opcode is that of TUNSETIFF, which reads and writes a `struct ifreq`: 16 bytes of name, then a
-    // union of at most 24 bytes, whose first two are the flags. The array has as many bytes.
+    // SAFETY: the opcode is that of TUNSETIFF, which reads and writes a `struct ifreq`: 16 bytes of name,
+    // then a union of at most 24 bytes, whose first two are the flags. The array has as many bytes.
     let made = unsafe { ioctl(device.as_fd(), Updater::<ATTACH, _>::new(&mut request)) };
     made.with_context(|| format!("cannot make the device {name}"))?;
     Ok(device.into())
