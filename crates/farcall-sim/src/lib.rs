@@ -76,7 +76,7 @@ mod soak;
 mod strangers;
 mod world;
 
-pub use bulk::{Bulk, Transfer};
+pub use bulk::{Bulk, Load, Transfer};
 pub use check::{Failure, Passed, check, find, replay};
 #[cfg(feature = "soak")]
 pub use flood::{Flood, Flooded};

@@ -1,5 +1,5 @@
-//! The simulator's command: `soak` runs many seeds, `replay` runs one seed again, and `bulk` transfers one
-//! large result.
+//! The simulator's command: `soak` runs many seeds, `replay` runs one seed again, and `bulk` transfers
+//! large messages and streams.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Flood, Soak, Strangers, Summary, grants, model, onc, run, shared_memory};
+use farcall_sim::{Bulk, Flood, Load, Soak, Strangers, Summary, grants, model, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Simulates farcall's protocols under random faults, which a seed determines.
@@ -27,7 +27,7 @@ enum Command {
     Soak(SoakArgs),
     /// Runs one seed again. With --verbose, prints every datagram and event.
     Replay(ReplayArgs),
-    /// Transfers one large result over a path that loses datagrams in both directions.
+    /// Transfers large messages or streams over a path that loses datagrams in both directions.
     Bulk(BulkArgs),
     /// Floods a server with keys with forged first packets, and then another one with handshakes of strangers,
     /// while honest clients call and join. Prints two lines of JSON. Fails if the server computes or keeps
@@ -82,9 +82,15 @@ struct ReplayArgs {
 
 #[derive(Args)]
 struct BulkArgs {
-    /// The size of the result, in mebibytes.
+    /// The size of each transfer, in mebibytes.
     #[arg(long, default_value_t = 64)]
     mib: usize,
+    /// What the bytes are: the result of a call, its arguments, or a stream down from the server or up to it.
+    #[arg(long, default_value = "result", value_parser = ["result", "arguments", "down", "up"])]
+    load: String,
+    /// How many transfers follow one another.
+    #[arg(long, default_value_t = 1)]
+    transfers: u32,
     /// The share of datagrams that the path loses in each direction, in percent.
     #[arg(long, default_value_t = 20)]
     loss: u32,
@@ -251,17 +257,28 @@ fn bulk(args: &BulkArgs) -> ExitCode {
     path.queue = SECS / 100;
     path.mtu = args.mtu;
     let bytes = args.mib << 20;
-    let t = Bulk { bytes, path, seed: args.seed }.run();
-    let (seconds, ratio) = (t.elapsed as f64 / SECS as f64, t.sent.0 as f64 / bytes as f64);
+    let load = match args.load.as_str() {
+        "arguments" => Load::Arguments,
+        "down" => Load::Down,
+        "up" => Load::Up,
+        _ => Load::Result,
+    };
+    let t =
+        Bulk { bytes, load, transfers: args.transfers.max(1), path, seed: args.seed, mutant: Mutant::NONE }
+            .run();
+    let seconds = |nanos: u64| nanos as f64 / SECS as f64;
+    let ((seconds, last), all) =
+        ((seconds(t.elapsed), seconds(t.last)), args.transfers.max(1) as usize * bytes);
+    let ratio = t.sent.0.max(t.client_sent.0) as f64 / all as f64;
     if args.json {
         println!(
-            r#"{{"bytes":{bytes},"loss_percent":{},"intact":{},"seconds":{seconds:.3},"sent_ratio":{ratio:.4},"server_datagrams":{},"client_datagrams":{},"client_bytes":{},"idle_datagrams":{}}}"#,
-            args.loss, t.intact, t.sent.1, t.client_sent.1, t.client_sent.0, t.idle_datagrams
+            r#"{{"bytes":{bytes},"loss_percent":{},"intact":{},"seconds":{seconds:.3},"last_seconds":{last:.3},"repeated":{},"sent_ratio":{ratio:.4},"server_datagrams":{},"client_datagrams":{},"client_bytes":{},"idle_datagrams":{}}}"#,
+            args.loss, t.intact, t.repeated, t.sent.1, t.client_sent.1, t.client_sent.0, t.idle_datagrams
         );
     } else {
         println!(
-            "{} MiB with {} % loss in each direction: intact {}, {seconds:.2} s of virtual time, server sent {ratio:.3} times the bytes of the result",
-            args.mib, args.loss, t.intact
+            "{} MiB with {} % loss in each direction: intact {}, {seconds:.3} s of virtual time ({last:.3} s the last time), {} repetitions, {ratio:.3} times the bytes sent",
+            args.mib, args.loss, t.intact, t.repeated
         );
         println!(
             "server sent {} datagrams; client sent {} datagrams, {} bytes; both sent {} datagrams in the idle hour afterwards",

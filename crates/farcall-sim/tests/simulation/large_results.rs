@@ -1,7 +1,8 @@
 //! Tests one large result over a path with heavy loss, and the silence afterwards.
 
-use farcall_sim::Bulk;
+use farcall_proto::Mutant;
 use farcall_sim::net::{MICROS, MILLIS, Path, SECS};
+use farcall_sim::{Bulk, Load};
 
 fn lossy(delay: u64) -> Path {
     let mut path = Path::clean(delay);
@@ -12,9 +13,13 @@ fn lossy(delay: u64) -> Path {
     path
 }
 
+fn result(bytes: usize, path: Path) -> Bulk {
+    Bulk { bytes, load: Load::Result, transfers: 1, path, seed: 1, mutant: Mutant::NONE }
+}
+
 #[test]
 fn a_large_result_through_a_fifth_lost_each_way() {
-    let t = Bulk { bytes: 64 << 20, path: lossy(100 * MICROS), seed: 1 }.run();
+    let t = result(64 << 20, lossy(100 * MICROS)).run();
     assert!(t.intact);
     assert!(t.elapsed < 60 * SECS, "{t:?}");
     assert!(t.sent.0 <= (64 << 20) * 3 / 2, "{t:?}");
@@ -24,7 +29,7 @@ fn a_large_result_through_a_fifth_lost_each_way() {
 #[test]
 fn a_result_that_takes_longer_than_the_hold_arrives() {
     // The path takes ten milliseconds each way, so the transfer takes minutes. A result is held for 30 s.
-    let t = Bulk { bytes: 16 << 20, path: lossy(10 * MILLIS), seed: 1 }.run();
+    let t = result(16 << 20, lossy(10 * MILLIS)).run();
     assert!(t.intact);
     assert!(t.elapsed > 30 * SECS, "{t:?}");
 }

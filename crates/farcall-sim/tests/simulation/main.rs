@@ -3,6 +3,7 @@
 
 mod balanced;
 mod bank;
+mod bytes_in_time;
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(unix)]
