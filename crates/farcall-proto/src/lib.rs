@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod config;
+mod congestion;
 pub mod dump;
 mod exchange;
 #[doc(hidden)]

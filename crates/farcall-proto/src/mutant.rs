@@ -286,6 +286,10 @@ mutants! {
     MeetingOutlives = "meeting-outlives-conversation",
     /// A conversation whose client was met is forgotten to make room for another.
     MeetingGivesWay = "meeting-gives-way",
+    /// A round trip that was not measured counts as short.
+    UnmeasuredIsShort = "unmeasured-is-short",
+    /// A window that shrank although nothing was lost stays as it is.
+    LateIsLost = "late-is-lost",
 }
 
 impl Rule {
@@ -380,6 +384,10 @@ impl Rule {
     /// again in vain. `tests/round_trips.rs` notices.
     pub const OF_ROUND_TRIPS: &'static [Rule] = &[Rule::LateUnlearnt, Rule::SecondFragmentUnlearnt];
 
+    /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
+    /// wrong, so the simulator's laws of bytes in time notice (`farcall-sim/tests/simulation/bytes_in_time.rs`).
+    pub const OF_TIME: &'static [Rule] = &[Rule::UnmeasuredIsShort, Rule::LateIsLost];
+
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
@@ -392,6 +400,7 @@ impl Rule {
             Rule::OF_DRAINS,
             Rule::OF_GIVEN_UP,
             Rule::OF_ROUND_TRIPS,
+            Rule::OF_TIME,
         ];
         !others.iter().any(|rules| rules.contains(self))
     }

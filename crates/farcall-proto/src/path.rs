@@ -1,12 +1,13 @@
-//! What is known of the path to a peer: round-trip time, congestion window, datagram size.
+//! What is known of the path to a peer: round-trip time, bytes under way, datagram size.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::config::BASE_DATAGRAM;
-use crate::transfer::{Heard, Next, Outgoing, Room};
+use crate::congestion::Congestion;
+use crate::transfer::{Heard, Next, Outgoing};
 use crate::wire::Select;
-use crate::{Mutant, Rule, Time};
+use crate::{Mutant, Rule, Time, nanos};
 
 /// The path to a peer, and the number of bytes under way on it.
 #[derive(Debug, Default)]
@@ -19,6 +20,9 @@ pub(crate) struct Path {
     /// How many bytes beyond `through` the peer's last SELECT of an incomplete message allowed. The peer
     /// allows as many bytes of a new message at once.
     granted: u32,
+    /// By how long a datagram may be overtaken before it counts as lost, in nanoseconds. 0 while the path is
+    /// not known to reorder datagrams.
+    reordering: u64,
     /// Activities whose messages wait for room in the congestion window. While there is room, one of these
     /// activities at a time is in the send queue. When it has sent, it wakes the next.
     pub waiting: VecDeque<u32>,
@@ -27,6 +31,20 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// Makes a path of which nothing is known, for an end with this deliberate fault.
+    pub fn new(mutant: Mutant) -> Path {
+        Path { mutant, ..Path::default() }
+    }
+
+    /// Returns how many bytes may be under way, if that is `window` on a path so short that what is under way
+    /// is all in the receiver's socket. A receiver takes what has come out of its socket within a millisecond,
+    /// so on a longer path as much again may be under way for each.
+    pub fn widen(&self, window: u32) -> u32 {
+        let millis = self.round_trip.smoothed().map_or(0, |smoothed| smoothed.as_millis() as u64);
+        let wide = u64::from(window).saturating_mul(millis);
+        window.max(wide.min(WIDEST_WINDOW.into()) as u32)
+    }
+
     /// Makes a message of `total` bytes of which nothing was sent.
     pub fn begin(&self, total: usize) -> Box<Outgoing> {
         Box::new(Outgoing::new(total as u32, self.granted))
@@ -68,41 +86,100 @@ impl Path {
         (datagram, window): (usize, u32),
     ) -> Heard {
         let (before, in_flight) = (outgoing.in_flight, self.in_flight);
+        outgoing.reordering = self.reordering;
         let heard = outgoing.heard(now, select, patience);
         self.in_flight -= before - outgoing.in_flight;
         self.granted = heard.granted.unwrap_or(self.granted);
+        if heard.spurious > 0 {
+            self.found_spurious(heard.spurious);
+        }
         let unlearnt = heard.late && self.mutant.breaks(Rule::LateUnlearnt);
         if let Some(sent) = heard.answered.filter(|_| !unlearnt) {
             if heard.late {
                 self.round_trip.longer(now.nanos_since(sent));
             } else {
                 self.round_trip.sample(now.nanos_since(sent));
-                self.congestion.took(now.since(sent));
+                self.congestion.took(sent, now);
             }
+        } else if let Some(sent) = heard.pulled {
+            // The receiver has waited for three round trips since that fragment came.
+            self.round_trip.at_most(now.nanos_since(sent) / 4);
         }
-        self.congestion.arrived(heard.arrived, in_flight, datagram, window);
+        let round_trip = self.round_trip.expected().unwrap_or_default();
+        self.congestion.arrived((now, round_trip), (heard.arrived, in_flight), (datagram, window));
         if let Some(since) = heard.lost_since {
-            self.congestion.lost(now, since, datagram);
+            self.reordering >>= u8::from(select.pull);
+            self.congestion.lost(now, (since, heard.lost), datagram, select.pull);
         }
         heard
     }
 
+    /// Notes that `bytes` which counted as lost have arrived without being repeated. If all that counted as
+    /// lost since the window shrank has, the window is what it was. If the fragments counted as lost because
+    /// others had overtaken them, the path reorders datagrams, and they must do so by more time from now on
+    /// (RFC 8985 section 6.2).
+    #[cold]
+    fn found_spurious(&mut self, bytes: u32) {
+        if self.mutant.breaks(Rule::LateIsLost) {
+            return;
+        }
+        if self.congestion.was_overtaken() {
+            let round_trip = self.round_trip.expected().map_or(0, nanos);
+            self.reordering =
+                (2 * self.reordering).max(round_trip / 4).min(round_trip.max(MOST_REORDERING_NANOS));
+        }
+        self.congestion.restore(bytes);
+    }
+
     /// Counts fragments of a message that were sent more than `patience` ago as lost, because the receiver,
-    /// or a timer of this end, has waited in vain. Returns when the earliest lost fragment was sent.
-    pub fn overdue(&mut self, now: Time, outgoing: &mut Outgoing, patience: Duration) -> Option<Time> {
+    /// or a timer of this end, has waited in vain. The window shrinks. Returns whether any fragment is lost.
+    pub fn timed_out(
+        &mut self,
+        now: Time,
+        outgoing: &mut Outgoing,
+        patience: Duration,
+        datagram: usize,
+    ) -> bool {
         let before = outgoing.in_flight;
-        let lost = outgoing.overdue(now, patience);
+        let (lost, bytes) = outgoing.overdue(now, patience);
         self.in_flight -= before - outgoing.in_flight;
-        lost
+        if let Some(since) = lost {
+            self.reordering >>= 1;
+            self.congestion.lost(now, (since, bytes), datagram, true);
+        }
+        lost.is_some()
+    }
+
+    /// Counts fragments of a message that were sent more than `patience` ago as lost, because its call may
+    /// have ended. The window does not shrink.
+    pub fn overdue(&mut self, now: Time, outgoing: &mut Outgoing, patience: Duration) {
+        let before = outgoing.in_flight;
+        let (_, bytes) = outgoing.overdue(now, patience);
+        self.in_flight -= before - outgoing.in_flight;
+        self.congestion.doubt(bytes);
     }
 }
+
+/// How many bytes may be under way at most, however long the path is: those of a gigabit a second for a quarter
+/// of a second.
+const WIDEST_WINDOW: u32 = 32 << 20;
+
+/// The greatest value of [`Path::reordering`] in nanoseconds, unless a round trip takes longer. Threads of the
+/// sender that are held up reorder datagrams by as much.
+const MOST_REORDERING_NANOS: u64 = 4_000_000;
+
+/// The least upper bound of a round trip that was not measured, in nanoseconds. Nobody waits in vain for less
+/// than four times as long, so a lower bound would change nothing.
+const LEAST_BOUND_NANOS: u64 = 5_000_000;
 
 /// The smoothed round-trip time (RFC 6298 section 2). Unlike the RFC, this does not measure the variance: the
 /// first retransmission waits for three round trips, which is margin enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// The round-trip time in nanoseconds, or zero before the first measurement.
+    /// The round-trip time in nanoseconds, or zero if nothing is known of it.
     smoothed: u64,
+    /// Whether `smoothed` is only an upper bound, because no round trip was measured yet.
+    is_bound: bool,
     /// How many times in a row a call was sent again although its answer was under way, counted up to 6. The
     /// wait before a retry doubles each time.
     backoff: u8,
@@ -111,15 +188,32 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
+    /// Returns the smoothed round-trip time, if one was measured.
     pub fn smoothed(&self) -> Option<Duration> {
+        self.expected().filter(|_| !self.is_bound)
+    }
+
+    /// Returns the smoothed round-trip time, or an upper bound if none was measured, or `None` if nothing is
+    /// known.
+    pub fn expected(&self) -> Option<Duration> {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
+    }
+
+    /// Learns that a round trip takes at most `nanos` nanoseconds. That is worth something until one is
+    /// measured.
+    #[cold]
+    pub fn at_most(&mut self, nanos: u64) {
+        if self.smoothed == 0 || self.is_bound {
+            let known = if self.smoothed == 0 { u64::MAX } else { self.smoothed };
+            (self.smoothed, self.is_bound) = (known.min(nanos.max(LEAST_BOUND_NANOS)), true);
+        }
     }
 
     /// Learns from a round trip of `nanos` nanoseconds, which the peer answered at once.
     #[inline]
     pub fn sample(&mut self, nanos: u64) {
-        if self.backoff > 0 {
-            (self.backoff, self.smoothed) = (0, 0);
+        if self.backoff > 0 || self.is_bound {
+            (self.backoff, self.smoothed, self.is_bound) = (0, 0, false);
         }
         self.smoothed = match self.smoothed {
             0 => nanos.max(1),
@@ -131,7 +225,8 @@ impl RoundTrip {
     /// acknowledged. So the known round trip is too short, and this one takes its place at once.
     #[cold]
     pub fn longer(&mut self, nanos: u64) {
-        (self.backoff, self.smoothed) = (0, self.smoothed.max(nanos));
+        let known = if self.is_bound { 0 } else { self.smoothed };
+        (self.backoff, self.smoothed, self.is_bound) = (0, known.max(nanos), false);
     }
 
     /// Notes that a call was answered by the server twice, because the client sent it again although the
@@ -150,14 +245,16 @@ impl RoundTrip {
     #[inline]
     pub fn wants(&self, sequence: u64) -> bool {
         const ONE_IN: u64 = 8;
-        self.smoothed == 0 || self.backoff > 0 || sequence.is_multiple_of(ONE_IN)
+        self.smoothed == 0 || self.backoff > 0 || self.is_bound || sequence.is_multiple_of(ONE_IN)
     }
 
     /// Learns from a call that took `nanos` nanoseconds. That includes the procedure's time, so a call that
     /// took much longer than the known round trip is ignored.
     #[inline]
     pub fn sample_call(&mut self, nanos: u64) {
-        if self.backoff > 0 || self.smoothed == 0 || nanos <= self.smoothed * 2 {
+        if self.is_bound && self.backoff == 0 {
+            self.sample(nanos.min(self.smoothed));
+        } else if self.backoff > 0 || self.smoothed == 0 || nanos <= self.smoothed * 2 {
             self.sample(nanos);
         }
     }
@@ -168,93 +265,6 @@ impl RoundTrip {
     #[inline]
     pub fn patience(&self, least: u64, most: u64) -> u64 {
         ((self.smoothed * 3).max(least) << self.backoff).min(most).max(least)
-    }
-}
-
-/// The congestion window of one conversation's fragments: slow start, additive increase,
-/// multiplicative decrease (RFC 5681).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Congestion {
-    /// The window in bytes. [`Congestion::window`] applies the minimum.
-    window: u32,
-    /// The window doubles each round trip while it is below this, and grows by a datagram from here on.
-    threshold: u32,
-    /// When the window last shrank.
-    recovering_since: Option<Time>,
-    /// While the window doubles: the shortest round trip of a fragment.
-    least: Duration,
-    /// While the window doubles: how many round trips in a row were much longer than `least`.
-    slower: u8,
-}
-
-impl Default for Congestion {
-    fn default() -> Congestion {
-        let window = 10 * BASE_DATAGRAM as u32;
-        Congestion { window, threshold: u32::MAX, recovering_since: None, least: Duration::MAX, slower: 0 }
-    }
-}
-
-impl Congestion {
-    /// Returns how many bytes may be unacknowledged when datagrams have `datagram` bytes. The window is never
-    /// less than four datagrams or eight small ones, so that a path with losses is slow but not stuck.
-    pub fn window(&self, datagram: usize) -> u32 {
-        self.window.max(Self::floor(datagram))
-    }
-
-    fn floor(datagram: usize) -> u32 {
-        (4 * datagram).max(8 * BASE_DATAGRAM) as u32
-    }
-
-    /// Returns the room for one message while `in_flight` bytes are unacknowledged and `others` more messages
-    /// wait. Its receiver is asked for a report after at most a quarter of the window, so that bursts stay
-    /// short. At most `most` bytes may be unacknowledged.
-    pub fn room(&self, datagram: usize, in_flight: u32, others: usize, most: u32) -> Room {
-        let window = self.window(datagram).min(most);
-        let share = u32::try_from(others + 1).map_or(0, |sharers| window / 4 / sharers);
-        let quantum = share.min(8 * datagram as u32);
-        Room { window, left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
-    }
-
-    /// Notes that `bytes` of the `in_flight` unacknowledged bytes have arrived. The window grows, up to
-    /// `most`, but only if it was the bound on sending (RFC 9002 section 7.8).
-    pub fn arrived(&mut self, bytes: u32, in_flight: u32, datagram: usize, most: u32) {
-        let window = self.window(datagram);
-        if in_flight < window / 2 {
-            return;
-        }
-        let more = if window < self.threshold {
-            bytes
-        } else {
-            (u64::from(bytes) * datagram as u64 / u64::from(window)) as u32
-        };
-        self.window = window.saturating_add(more).min(most.max(window));
-    }
-
-    /// Notes how long a fragment's round trip took. When round trips grow, a queue on the path is growing.
-    /// Then the window stops doubling, because an overflowing queue loses much at once (RFC 9406, simplified:
-    /// a few samples in a row decide).
-    pub fn took(&mut self, sample: Duration) {
-        const IN_A_ROW: u8 = 3;
-        if self.window >= self.threshold {
-            return;
-        }
-        self.least = self.least.min(sample);
-        let margin = (self.least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
-        self.slower = if sample > self.least + margin { self.slower + 1 } else { 0 };
-        if self.slower >= IN_A_ROW {
-            self.threshold = self.window;
-        }
-    }
-
-    /// Shrinks the window because fragments were lost, the earliest of them sent at `since`. Losses of
-    /// fragments that were sent before the window last shrank do not shrink it again.
-    pub fn lost(&mut self, now: Time, since: Time, datagram: usize) {
-        if self.recovering_since.is_some_and(|t| since < t) {
-            return;
-        }
-        self.recovering_since = Some(now);
-        self.window = (self.window(datagram) / 2).max(Self::floor(datagram));
-        self.threshold = self.window;
     }
 }
 
@@ -353,84 +363,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_doubles_until_a_loss_and_then_grows_by_a_datagram_a_round() {
-        let mut c = Congestion::default();
-        let (most, initial) = (1 << 20, c.window(1200));
-        assert_eq!(initial, 12_000);
-        c.arrived(1200, 5_999, 1200, most);
-        assert_eq!(c.window(1200), initial, "the window was less than half used");
-        c.arrived(1200, 6_000, 1200, most);
-        assert_eq!(c.window(1200), 13_200);
-        c.arrived(186_800, 13_200, 1200, most);
-        assert_eq!(c.window(1200), 200_000);
-        c.lost(Time::from_nanos(10), Time::from_nanos(5), 1200);
-        assert_eq!(c.window(1200), 100_000);
-        c.arrived(50_000, 100_000, 1200, most);
-        assert_eq!(c.window(1200), 100_600, "half a window that arrives adds half a datagram");
-        c.arrived(1 << 30, 100_600, 1200, 100_800);
-        assert_eq!(c.window(1200), 100_800, "the window does not grow beyond the bound");
-        c.arrived(1 << 30, 100_800, 1200, 1000);
-        assert_eq!(c.window(1200), 100_800, "the window does not shrink to a smaller bound");
-    }
-
-    #[test]
-    fn the_window_is_never_less_than_four_datagrams_or_eight_small_ones() {
-        let mut c = Congestion::default();
-        for at in 1..20 {
-            c.lost(Time::from_nanos(2 * at + 1), Time::from_nanos(2 * at), 1200);
-        }
-        let windows = [1200, 2400, 2404, 64_000].map(|datagram| c.window(datagram));
-        assert_eq!(windows, [9600, 9600, 9616, 256_000]);
-    }
-
-    #[test]
-    fn messages_share_the_window_and_ask_for_an_acknowledgement_in_each_quarter_of_their_share() {
-        let mut c = Congestion::default();
-        let room = |c: &Congestion, in_flight, others, most| {
-            let room = c.room(1200, in_flight, others, most);
-            (room.window, room.left, room.quantum, room.shared)
-        };
-        assert_eq!(room(&c, 2000, 0, 1 << 20), (12_000, 10_000, 3000, false));
-        assert_eq!(room(&c, 2000, 2, 1 << 20), (12_000, 10_000, 1000, true));
-        assert_eq!(room(&c, 13_000, 1, 4000), (4000, 0, 500, true));
-        c.arrived(500_000, 12_000, 1200, 1 << 20);
-        let eight_datagrams = 9600;
-        assert_eq!(room(&c, 0, 0, 1 << 20), (512_000, 512_000, eight_datagrams, false));
-    }
-
-    #[test]
-    fn a_growing_queue_ends_the_doubling_of_the_window() {
-        let ms = Duration::from_millis;
-        // The doubling ends when three samples in a row exceed the least round trip by more than a margin: an
-        // eighth of it, but at least 4 ms and at most 16 ms.
-        for (least, grown) in [(64, 72), (8, 12), (800, 816)] {
-            for (samples, ends) in [
-                (vec![grown + 1; 3], true),
-                (vec![grown + 1; 2], false),
-                (vec![grown; 4], false),
-                (vec![grown + 1, grown + 1, least, grown + 1, grown + 1], false),
-            ] {
-                let mut c = Congestion::default();
-                c.took(ms(least));
-                samples.iter().for_each(|sample| c.took(ms(*sample)));
-                c.arrived(12_000, 12_000, 1200, 1 << 20);
-                assert_eq!(c.window(1200), if ends { 13_200 } else { 24_000 }, "{least}: {samples:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_window_shrinks_once_for_the_losses_of_one_round() {
-        let mut c = Congestion::default();
-        c.arrived(100_000, 12_000, 1200, 1 << 20);
-        let before = c.window(1200);
-        c.lost(Time::from_nanos(10), Time::from_nanos(5), 1200);
-        let after = c.window(1200);
-        assert!(after < before);
-        c.lost(Time::from_nanos(12), Time::from_nanos(6), 1200);
-        assert_eq!(c.window(1200), after);
-        c.lost(Time::from_nanos(30), Time::from_nanos(10), 1200);
-        assert!(c.window(1200) < after, "a datagram that was sent after the window had shrunk was lost");
+    fn a_round_trip_that_is_only_bounded_gives_way_to_the_first_measurement() {
+        let mut r = RoundTrip::default();
+        r.at_most(90_000_000);
+        r.at_most(80_000_000);
+        r.at_most(85_000_000);
+        assert_eq!((r.expected(), r.smoothed()), (Some(Duration::from_millis(80)), None));
+        assert_eq!(r.patience(20_000_000, 1_000_000_000), 240_000_000);
+        assert!((1..16).all(|sequence| r.wants(sequence)));
+        // The first call can have taken long at the server.
+        r.sample_call(100_000_000);
+        assert_eq!(r.smoothed(), Some(Duration::from_millis(80)));
+        r.at_most(1);
+        assert_eq!(r.expected(), Some(Duration::from_millis(80)), "a measurement is better than a bound");
+        let mut r = RoundTrip::default();
+        r.at_most(80_000_000);
+        r.sample_call(100_000);
+        assert_eq!(r.smoothed(), Some(Duration::from_micros(100)));
     }
 
     #[test]

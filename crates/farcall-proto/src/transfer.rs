@@ -6,6 +6,8 @@
 //! have arrived. The sender ([`Outgoing`]) sends the missing bytes. [`Outgoing`] also sends the directions of
 //! exchanges (section 5.7), whose receiver reports in CREDIT frames.
 
+mod flight;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use farcall_base::room::{self, NoMemory};
 
 use crate::Time;
 use crate::wire::{END_LEN, Extent, Fragment, Select};
+use flight::{Flight, Sent};
 
 /// How many bytes of a message, or of a direction of an exchange, every receiver allows before its first
 /// report.
@@ -22,9 +25,9 @@ pub(crate) const INITIAL_WINDOW: u32 = 12_000;
 /// would need another piece.
 const MAX_BEYOND: usize = 256;
 
-/// The maximum number of fragments of one message that were sent and are not yet acknowledged. Each report is
-/// compared with all of them.
-const MAX_FLIGHT: usize = 1024;
+/// The maximum number of fragments of one message that were sent and are not yet acknowledged. It bounds the
+/// memory that they take besides their bytes, to 3 MiB.
+const MAX_FLIGHT: usize = 1 << 16;
 
 /// The maximum limit that a sender accepts from a receiver, so that no position in a message or a direction
 /// overflows.
@@ -34,7 +37,7 @@ const MAX_PLACE: u64 = 1 << 62;
 const MAX_PRESUMED: usize = 64;
 
 /// A fragment counts as lost when a fragment has arrived that was sent at least this many transmissions
-/// later.
+/// later. On a path that is known to reorder datagrams, it must have been sent long enough afterwards, too.
 const REORDER: u64 = 3;
 
 /// A message that is arriving.
@@ -355,12 +358,12 @@ pub(crate) struct Outgoing {
     /// The receiver allows the bytes before this position.
     limit: u64,
     /// The fragments that were sent and are neither acknowledged nor counted as lost, in sending order.
-    flight: VecDeque<Sent>,
+    flight: Flight,
     /// The number of bytes in `flight`.
     pub in_flight: u32,
     /// The number of bytes sent since a fragment last asked the receiver for a report.
     unasked: u32,
-    /// The ranges that count as lost and are to be sent again.
+    /// The ranges that count as lost and are to be sent again, in order.
     lost: VecDeque<(u64, u64)>,
     /// The latest fragments that counted as lost: the number of the datagram, and when it was sent. A report
     /// that one of them has arrived after all tells how long the round trip is now.
@@ -369,21 +372,14 @@ pub(crate) struct Outgoing {
     order: u64,
     /// The `order` of the latest transmission that is known to have arrived.
     latest: u64,
+    /// The number of the datagram of the latest transmission.
+    last_number: u64,
+    /// When the latest transmission that is known to have arrived was sent.
+    latest_at: Time,
+    /// By how many nanoseconds a fragment must be overtaken to count as lost.
+    pub reordering: u64,
     /// `largest` and `through` of the newest report.
     newest: (u64, u64),
-}
-
-/// A transmission of a range of bytes.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    /// The position of this transmission among all of the message, from 1.
-    order: u64,
-    /// The number of the datagram.
-    number: u64,
-    start: u64,
-    end: u64,
-    /// When the datagram was sent.
-    at: Time,
 }
 
 /// The small form of a direction, in which it is kept while no byte is under way or to be sent.
@@ -426,10 +422,16 @@ pub(crate) struct Heard {
     pub arrived: u32,
     /// When the earliest of the fragments was sent that count as lost since this report.
     pub lost_since: Option<Time>,
+    /// The number of bytes that count as lost since this report, and were never counted as lost before.
+    pub lost: u32,
+    /// The number of bytes that counted as lost and have arrived without being repeated: they were only late.
+    pub spurious: u32,
     /// When the fragment was sent that the receiver answered by this report, if it answered at once.
     pub answered: Option<Time>,
     /// Whether that fragment counted as lost, because the round trip has become longer than was known.
     pub late: bool,
+    /// When the newest fragment was sent that the receiver has, if it says so because it waited in vain.
+    pub pulled: Option<Time>,
     /// Whether everything has arrived.
     pub complete: bool,
     /// How many bytes beyond `through` the receiver allows. `None` for a direction, and for a complete
@@ -590,14 +592,16 @@ impl Outgoing {
     /// Notes that the range chosen by [`Outgoing::next`] was sent in datagram `number`.
     pub fn sent(&mut self, now: Time, number: u64, start: u64, end: u64, ask: bool) {
         self.unasked = if ask { 0 } else { self.unasked + (end - start) as u32 };
+        let again = !self.lost.is_empty();
         match self.lost.front_mut() {
             Some(range) if end < range.1 => range.0 = end,
             Some(_) => drop(self.lost.pop_front()),
             None => self.next = end,
         }
         self.order += 1;
+        self.last_number = number;
         self.in_flight += (end - start) as u32;
-        self.flight.push_back(Sent { order: self.order, number, start, end, at: now });
+        self.flight.push(Sent { order: self.order, number, start, end, at: now, again });
     }
 
     /// Acts on a report of the receiver. If the receiver sent it because it has waited in vain, fragments
@@ -611,44 +615,37 @@ impl Outgoing {
         // The receiver can have bytes that this end sent before it began again ([`Outgoing::restart`]).
         self.next = self.next.max(select.extent.through);
         self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
-        let has = |start: u64, end: u64| {
-            end <= select.extent.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
-        };
-
-        let mut latest = self.latest;
-        let (arrived, in_flight) = (&mut heard.arrived, &mut self.in_flight);
-        self.flight.retain_mut(|sent| {
-            if !has(sent.start, sent.end) {
-                // A receiver that lacks room can have kept only the beginning of a fragment.
-                let kept = select.extent.through.saturating_sub(sent.start) as u32;
-                sent.start += u64::from(kept);
-                *arrived += kept;
-                *in_flight -= kept;
-                return true;
-            }
-            *arrived += (sent.end - sent.start) as u32;
-            *in_flight -= (sent.end - sent.start) as u32;
+        let (mut latest, in_flight) = ((self.latest, self.latest_at), &mut self.in_flight);
+        let kept = self.flight.acknowledge(select.extent.through, select.ranges(), |sent| {
+            heard.arrived += sent.len();
+            *in_flight -= sent.len();
             if sent.number <= select.extent.largest {
-                latest = latest.max(sent.order);
+                latest = latest.max((sent.order, sent.at));
+            } else if sent.again {
+                // The repetition has not arrived, so the bytes came in the datagram that counted as lost.
+                heard.spurious += sent.len();
             }
-            if sent.number == select.extent.largest && !select.pull {
-                heard.answered = Some(sent.at);
+            if sent.number == select.extent.largest {
+                match select.pull {
+                    true => heard.pulled = Some(sent.at),
+                    false => heard.answered = Some(sent.at),
+                }
             }
-            false
         });
-        self.latest = latest;
+        heard.arrived += kept;
+        *in_flight -= kept;
+        (self.latest, self.latest_at) = latest;
         if !select.pull && !self.presumed.is_empty() {
             self.hear_presumed(select.extent.largest, &mut heard);
         }
-        self.lost.retain_mut(|(start, end)| {
-            *start = (*start).max(select.extent.through.min(*end));
-            !has(*start, *end)
-        });
-
-        let overtaken = self.flight.back().is_some_and(|last| last.number < select.extent.largest);
-        heard.lost_since = self.lose(|sent| {
+        heard.spurious += self.find(select);
+        let probed = select.extent.largest > self.last_number;
+        let overtaken = self.flight.newest().is_some_and(|newest| newest < select.extent.largest);
+        let reordering = if probed { 0 } else { self.reordering };
+        (heard.lost_since, heard.lost) = self.lose(|sent| {
             let late = select.pull && now.since(sent.at) > round_trip;
-            overtaken || late || sent.order + REORDER <= latest
+            let overtaken = overtaken || sent.order + REORDER <= latest.0;
+            late || overtaken && latest.1.nanos_since(sent.at) >= reordering
         });
         heard.complete = select.extent.through == self.total && (!self.stream || self.end > 0);
         if self.has_forgotten(&select.extent) {
@@ -695,28 +692,55 @@ impl Outgoing {
     }
 
     /// Counts fragments that were sent more than `round_trip` ago as lost, because the receiver, or a timer
-    /// of this end, has waited in vain. Returns when the earliest lost fragment was sent.
-    pub fn overdue(&mut self, now: Time, round_trip: Duration) -> Option<Time> {
+    /// of this end, has waited in vain. Returns when the earliest lost fragment was sent, and how many bytes
+    /// are lost that were never counted as lost before.
+    pub fn overdue(&mut self, now: Time, round_trip: Duration) -> (Option<Time>, u32) {
         self.lose(|sent| now.since(sent.at) > round_trip)
     }
 
-    fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool) -> Option<Time> {
-        let mut since: Option<Time> = None;
+    /// Counts fragments as lost. A fragment that was sent before a lost one must be lost, too.
+    fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool) -> (Option<Time>, u32) {
+        let (mut since, mut bytes): (Option<Time>, u32) = (None, 0);
         let (lost, in_flight, presumed) = (&mut self.lost, &mut self.in_flight, &mut self.presumed);
-        self.flight.retain(|sent| {
-            if !is_lost(sent) {
-                return true;
-            }
-            *in_flight -= (sent.end - sent.start) as u32;
-            lost.push_back((sent.start, sent.end));
+        self.flight.lose(is_lost, |sent| {
+            *in_flight -= sent.len();
+            bytes += if sent.again { 0 } else { sent.len() };
+            let place = match lost.back() {
+                Some(last) if last.0 > sent.start => lost.partition_point(|range| range.0 < sent.start),
+                _ => lost.len(),
+            };
+            lost.insert(place, (sent.start, sent.end));
             if presumed.len() == MAX_PRESUMED {
                 presumed.pop_front();
             }
             presumed.push_back((sent.number, sent.at));
             since = Some(since.map_or(sent.at, |t| t.min(sent.at)));
-            false
         });
-        since
+        (since, bytes)
+    }
+
+    /// Takes ranges that have arrived out of those that are to be sent again. Returns how many bytes they are.
+    fn find(&mut self, select: &Select<'_>) -> u32 {
+        let (lost, through, mut found) = (&mut self.lost, select.extent.through, 0);
+        while let Some((start, end)) = lost.front_mut().filter(|(start, _)| *start < through) {
+            found += through.min(*end) - *start;
+            if *end > through {
+                *start = through;
+            } else {
+                lost.pop_front();
+            }
+        }
+        if lost.is_empty() {
+            return found as u32;
+        }
+        for (from, to) in select.ranges() {
+            let begin = lost.partition_point(|(start, _)| *start < from);
+            let end = lost.partition_point(|(_, end)| *end <= to);
+            if begin < end {
+                found += lost.drain(begin..end).map(|(start, end)| end - start).sum::<u64>();
+            }
+        }
+        found as u32
     }
 
     /// Begins again from the first byte, because the receiver has nothing of the message.

@@ -585,7 +585,7 @@ fn a_fragment_that_was_sent_within_a_round_trip_is_not_lost_because_its_receiver
     pair.finish(key, Finish::Result, &[7; 10_000]);
     let select = frame_about(SELECT, 1, 0, key.sequence as u32, &[0, 65_507, 0, 0]);
     let waits = forged(conversation_of(&call[0]), 9, &[select]);
-    // A round trip that was never measured counts as 5 ms.
+    // No round trip was measured. It takes no longer than the client's ticket is old, and that is not 5 ms.
     for (after, again) in [(0, false), (3, false), (3, true), (3, false), (3, true)] {
         pair.pass(Duration::from_millis(after));
         pair.receive(std::slice::from_ref(&waits));

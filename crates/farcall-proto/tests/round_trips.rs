@@ -1,5 +1,5 @@
-//! Packet traces of paths that become longer while long messages pass: both ends learn it, and stop sending
-//! again what is only under way.
+//! Packet traces of paths that are long, or become longer while long messages pass: both ends learn it, and do
+//! not send again what is only under way.
 
 mod common;
 
@@ -34,6 +34,20 @@ impl Path {
         let mut path = Path { pair, under_way: VecDeque::new(), round_trip: NEAR };
         (1..=10).for_each(|token| path.call(token, b"near", 8));
         path.round_trip = FAR;
+        path
+    }
+
+    /// Returns a path of small datagrams that takes this long both ways together. The client has bound.
+    fn new(round_trip: Duration) -> Path {
+        let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+        let pair = Pair::with(client, ServerConfig::default());
+        let mut path = Path { pair, under_way: VecDeque::new(), round_trip };
+        path.pair.client.bind(path.pair.now, "Store/one", 9);
+        while path.pair.told.is_empty() {
+            path.send();
+            path.step();
+        }
+        path.pair.told.clear();
         path
     }
 
@@ -143,7 +157,8 @@ fn again_by_results() -> Vec<u64> {
 fn long_results_teach_both_ends_a_longer_round_trip() {
     let again = again_by_results();
     assert!(again[0] < FRAGMENTS, "{again:?}");
-    assert!(again[1..].iter().all(|again| *again <= 2), "{again:?}");
+    // These are short questions of the client, which the server answers by no fragment that is under way.
+    assert!(again[1..].iter().all(|again| *again <= 4), "{again:?}");
 }
 
 #[test]
@@ -182,4 +197,70 @@ fn a_stream_teaches_a_server_a_longer_round_trip() {
         .collect();
     assert!(again[0] < FRAGMENTS, "{again:?}");
     assert!(again[1..].iter().all(|again| *again < 12), "{again:?}");
+}
+
+/// Returns how often the two ends have sent something again, except binds.
+fn repeated(path: &Path, binds: u64) -> u64 {
+    path.pair.server.stats().retransmitted + path.pair.client.stats().retransmitted - binds
+}
+
+#[test]
+fn nothing_but_a_bind_is_sent_twice_over_a_path_that_was_long_from_the_beginning() {
+    for millis in [21, 80, 400] {
+        let round_trip = Duration::from_millis(millis);
+        for kind in ["short call", "result", "arguments", "stream"] {
+            let mut path = Path::new(round_trip);
+            let binds = path.pair.client.stats().retransmitted;
+            assert!(
+                binds > 0 || millis < 80,
+                "a bind is short, so it is repeated before a round trip is known"
+            );
+            match kind {
+                "short call" => path.call(1, b"far away", 8),
+                "result" => path.call(1, b"fetch...", LONG),
+                "arguments" => path.call(1, &[1; LONG], 8),
+                _ => path.stream(1),
+            }
+            assert_eq!(repeated(&path, binds), 0, "{kind} in round trips of {millis} ms");
+        }
+    }
+}
+
+#[test]
+fn a_long_result_is_not_sent_twice_although_its_conversation_was_idle_for_long() {
+    let mut path = Path::new(FAR);
+    path.pair.pass(Duration::from_secs(3_600));
+    let binds = path.pair.client.stats().retransmitted;
+    path.call(1, b"fetch...", LONG);
+    assert_eq!(repeated(&path, binds), 0);
+}
+
+#[test]
+fn a_lost_call_over_a_near_path_is_sent_again_within_25_milliseconds() {
+    let mut path = Path::new(NEAR);
+    for token in 1..10 {
+        path.pair.start(token, b"lost");
+        let lost = (path.pair.now, path.pair.sent());
+        assert_eq!(lost.1.len(), 1);
+        let mut again = Vec::new();
+        while again.is_empty() {
+            let due = path.pair.client.timeout().expect("a call is outstanding");
+            path.pair.now = path.pair.now.max(due);
+            path.pair.tick();
+            again = path.pair.sent();
+        }
+        let later = path.pair.now.since(lost.0);
+        assert!(later <= Duration::from_millis(25), "{later:?}");
+        let arrives = path.pair.now + NEAR / 2;
+        path.under_way.extend(again.into_iter().map(|datagram| (arrives, To::Server, datagram)));
+        while path.pair.told.is_empty() {
+            path.step();
+            for (key, _) in std::mem::take(&mut path.pair.asked) {
+                let arrives = path.pair.now + NEAR / 2;
+                let answers = path.pair.finish(key, Finish::Result, b"done");
+                path.under_way.extend(answers.into_iter().map(|datagram| (arrives, To::Client, datagram)));
+            }
+        }
+        path.pair.told.clear();
+    }
 }

@@ -386,7 +386,7 @@ impl Conversation {
             spread: Spread::new(id),
             refusals: None,
             drained: None,
-            path: Path::default(),
+            path: Path::new(config.mutant),
             mtu: Mtu::new(config.max_datagram, config.loopback),
             usual,
             transfers: Transfers::default(),
@@ -627,7 +627,7 @@ impl Conversation {
     /// Returns the window for the case that no short calls are made while a long message is being sent.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
-        if self.keeps_local_window() { most.min(self.config.local_window) } else { most }
+        if self.keeps_local_window() { most.min(self.config.local_window) } else { self.path.widen(most) }
     }
 
     /// Returns whether each end sees that the other is on its own machine, so that the local window applies.

@@ -493,13 +493,12 @@ impl Conversation {
         let Some(activity) = self.current(position) else {
             return;
         };
-        let patience = self.path.round_trip.smoothed().unwrap_or(self.config.min_retransmit);
+        let patience = self.path.round_trip.expected().unwrap_or(self.config.max_retransmit);
         let (datagram, window) = (self.mtu.datagram, self.window(now));
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
             return;
         };
-        self.path.mutant = self.config.mutant;
         let heard = self.path.heard((now, patience), sending, select, (datagram, window));
         if heard.complete {
             slot.sending = None;

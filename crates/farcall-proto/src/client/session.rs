@@ -231,7 +231,7 @@ impl Session {
         self.nonce = self.nonce.wrapping_add(1);
         let Some(request) = self.requests.iter_mut().find(|request| request.nonce == nonce) else { return };
         request.nonce = self.nonce;
-        request.asked = None;
+        (request.asked, request.sent, request.timed) = (None, None, true);
         (request.due, request.interval, request.unanswered) = (now, interval, 0);
     }
 
@@ -373,8 +373,13 @@ impl Conversation {
         let sent = request.sent.unwrap_or(now);
         let renewed = request.renew;
         let asked = request.asked.unwrap_or(now);
-        if request.timed {
-            self.path.round_trip.sample(now.nanos_since(sent));
+        // If the question was sent again, it is not known which of its datagrams was answered, but the answer
+        // came no sooner than a round trip after the first of them. The questions are small, so they are
+        // repeated before a round trip is known. What is large is not.
+        match request.timed {
+            true => self.path.round_trip.sample(now.nanos_since(sent)),
+            false if self.config.mutant.breaks(Rule::UnmeasuredIsShort) => {}
+            false => self.path.round_trip.at_most(now.nanos_since(asked)),
         }
         if let Some(Ended { reason, age }) = w.ended
             && self.session.granted.as_ref().is_some_and(|granted| renewed == Some(granted.conversation))

@@ -229,11 +229,12 @@ impl Outflow {
             return;
         }
         self.due = Some(now.plus(self.interval));
+        // What was sent less than a round trip ago cannot be acknowledged yet.
+        let round_trip = Duration::from_nanos(way.patience / 3);
         self.interval = (2 * self.interval).min(MAX_INTERVAL_NANOS);
         if !self.mutant.breaks(Rule::DataUnrepeated)
-            && let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO)
+            && way.path.timed_out(now, &mut self.sending, round_trip, way.datagram)
         {
-            way.path.congestion.lost(now, since, way.datagram);
             self.vain = self.vain.saturating_add(1);
         }
         self.asks = self.needs_credit() && !self.mutant.breaks(Rule::CreditUnasked);

@@ -133,9 +133,12 @@ impl Server {
 
     /// Returns how many bytes of a message may be sent in this conversation before they are acknowledged.
     pub(super) fn window(&self, place: usize) -> u32 {
-        let most = self.config.window;
-        let is_kept = self.table.at(place).scheme() == Scheme::Local
-            && !self.config.mutant.breaks(Rule::LocalWindowIgnored);
-        if is_kept { most.min(self.config.local_window) } else { most }
+        let (most, entry) = (self.config.window, self.table.at(place));
+        let is_kept = entry.scheme() == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored);
+        match &entry.more {
+            _ if is_kept => most.min(self.config.local_window),
+            Some(more) => more.path.widen(most),
+            None => most,
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The exchanges of calls, at the server (docs/protocol.md, section 5.7).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -12,12 +11,7 @@ use super::work::{EXCHANGES, GIVEN_UP, Phase, TO_SEND};
 use super::{CallKey, Server, Transmit, key};
 use crate::exchange::{Exchanges, NEWS_SWEEP_THRESHOLD, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
-use crate::{BASE_DATAGRAM, Rule, Time, nanos};
-
-/// The shortest time to wait for an acknowledgement before the first repetition.
-const LEAST_PATIENCE: Duration = Duration::from_millis(20);
-/// The longest time to wait for an acknowledgement before the first repetition.
-const MOST_PATIENCE: Duration = Duration::from_secs(1);
+use crate::{BASE_DATAGRAM, Rule, Time};
 
 /// The budget divided by this is a host's share, within which it is not restricted while memory is short.
 const SHARE_DIVISOR: usize = 64;
@@ -176,8 +170,7 @@ impl Server {
         let number = self.seals.next(target);
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_deref_mut()?);
-        let (datagram, least, most) = (more.datagram as usize, nanos(LEAST_PATIENCE), nanos(MOST_PATIENCE));
-        let patience = more.path.round_trip.patience(least, most);
+        let (datagram, patience) = (more.datagram as usize, more.data_patience());
         let work = more.activities.work_mut(activity)?;
         if work.inside.is_none() && makes {
             work.inside = Some(Inside::new(self.config.mutant));
@@ -385,6 +378,7 @@ impl Server {
         activity: u32,
         out: &mut [u8],
     ) -> Option<Transmit> {
+        self.bound_round_trip(now, place);
         let entry = self.table.at(place);
         let (id, to, target) = (entry.id, entry.address(), entry.target());
         let work = entry.work(activity)?;

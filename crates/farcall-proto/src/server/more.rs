@@ -4,10 +4,18 @@
 
 use std::time::Duration;
 
+use super::Server;
 use super::activities::Activities;
 use super::hosts::{Amounts, Hosts, Kept};
-use crate::Time;
 use crate::path::Path;
+use crate::{Rule, Time, nanos};
+
+/// The shortest time to wait for an acknowledgement of DATA before the first repetition.
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+
+/// The longest time after which something counts as lost, and the time while nothing is known of the round
+/// trip (RFC 6298 section 2).
+const MOST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The part of a conversation that exists only while the conversation is not idle, or after it has used more
 /// than one activity.
@@ -56,7 +64,13 @@ impl More {
 
     /// Returns the time after which a fragment counts as lost if its receiver still waits for it.
     pub fn patience(&self) -> Duration {
-        self.path.round_trip.smoothed().unwrap_or(Duration::from_millis(5))
+        self.path.round_trip.expected().unwrap_or(MOST_PATIENCE).min(MOST_PATIENCE)
+    }
+
+    /// Returns how long to wait for an acknowledgement of DATA before the first repetition, in nanoseconds.
+    pub fn data_patience(&self) -> u64 {
+        let (round_trip, most) = (&self.path.round_trip, nanos(MOST_PATIENCE));
+        round_trip.expected().map_or(most, |_| round_trip.patience(nanos(LEAST_PATIENCE), most))
     }
 
     /// Corrects the counts of the conversation and of its host after a kept thing has changed from the amount
@@ -72,5 +86,21 @@ impl More {
     #[inline]
     pub fn kept(&self, kind: Kept) -> usize {
         self.kept[kind as usize]
+    }
+}
+
+impl Server {
+    /// Bounds the round trip to a client of which none was measured. The client has answered its ticket by
+    /// now, so a round trip takes no longer than the ticket is old.
+    pub(super) fn bound_round_trip(&mut self, now: Time, place: usize) {
+        let entry = self.table.at_mut(place);
+        let (issued, mutant) = (self.admission.issuer.born.plus(entry.issued), self.config.mutant);
+        if let Some(more) = entry.more.as_deref_mut()
+            && more.path.round_trip.expected().is_none()
+        {
+            more.path.mutant = mutant;
+            let age = now.nanos_since(issued);
+            more.path.round_trip.at_most(if mutant.breaks(Rule::UnmeasuredIsShort) { 0 } else { age });
+        }
     }
 }

@@ -402,6 +402,7 @@ impl Server {
 
     /// Sends a result in fragments from now on, because it does not fit one datagram.
     pub(super) fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
+        self.bound_round_trip(now, place);
         if let Some(more) = &mut self.table.at_mut(place).more
             && let Some(work) = more.activities.work_mut(activity)
             && matches!(work.phase, Phase::Done(_))
@@ -452,10 +453,8 @@ impl Server {
             self.answers.resend_bytes = left;
             work.marks |= if work.inside.is_some() { TO_SEND } else { 0 };
         }
-        if let Some(outgoing) = &mut work.outgoing
-            && let Some(since) = more.path.overdue(now, outgoing, patience)
-        {
-            more.path.congestion.lost(now, since, datagram);
+        if let Some(outgoing) = &mut work.outgoing {
+            more.path.timed_out(now, outgoing, patience, datagram);
         }
         self.presume_lost(now, place);
         self.queue(place, activity);

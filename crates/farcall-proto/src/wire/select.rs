@@ -48,7 +48,7 @@ pub(crate) struct Select<'a> {
 
 impl<'a> Select<'a> {
     /// Returns the ranges beyond `through` that have arrived, as start and end.
-    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + Clone + '_ {
         let from_base = |offset: u32| self.base.saturating_add(offset.into());
         self.ranges.chunks_exact(RANGE).map_while(move |range| {
             let mut r = Reader::new(range);

@@ -2,6 +2,8 @@
 //! what they cost.
 
 use farcall_proto::Mutant;
+#[cfg(feature = "soak")]
+use farcall_proto::Rule;
 use farcall_sim::net::{MICROS, MILLIS, Nanos, Path, SECS};
 use farcall_sim::{Bulk, Load, Transfer};
 
@@ -102,5 +104,21 @@ fn a_transfer_over_a_path_with_few_losses_takes_less_than_a_round_trip_for_each_
             let most = 256 * round_trip.max(20 * MILLIS + 100 * MICROS);
             assert!(t.elapsed <= most, "{load:?}: {took:.1} round trips of {} ms", round_trip / MILLIS);
         }
+    }
+}
+
+#[test]
+#[cfg(feature = "soak")]
+fn an_end_that_takes_what_is_late_for_lost_is_noticed() {
+    let transfer = |load, mutant, path| {
+        Bulk { bytes: MIB, load, transfers: 1, path, seed: 3, mutant: Mutant::of(mutant) }.run()
+    };
+    for load in [Load::Result, Load::Down] {
+        let t = transfer(load, Rule::UnmeasuredIsShort, clean(80 * MILLIS));
+        assert!(t.repeated > 0, "{load:?}: {t:?}");
+    }
+    for load in LOADS {
+        let t = transfer(load, Rule::LateIsLost, reordering(80 * MILLIS));
+        assert!(t.elapsed > (flights(MIB) + 4) * 80 * MILLIS + 20 * MILLIS, "{load:?}: {t:?}");
     }
 }
