@@ -583,7 +583,7 @@ fn broken_rules_of_signals_are_noticed() {
         Rule::UnwindingIsConfirmed,
     ];
     for rule in rules {
-        let failure = farcall_sim::find(300, move |sim| {
+        let failure = farcall_sim::find(3000, move |sim| {
             sim.breaks(rule);
             run(sim, &Successes::default());
         });
