@@ -119,7 +119,9 @@ fn other_exports_go_on_when_one_drains() {
 fn a_server_that_repeats_its_word_has_no_calls_looked_at_each_time() {
     const CALLS: u64 = 2000;
     let mut pair = Pair::acquainted();
-    (1..=CALLS).for_each(|token| drop(pair.start(token, b"sent")));
+    for token in 1..=CALLS {
+        pair.start(token, b"sent");
+    }
     let sent = pair.sent();
     // The server has received the last one, so each of them may have come.
     pair.receive(&sent);

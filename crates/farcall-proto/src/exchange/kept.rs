@@ -74,12 +74,12 @@ impl Kept {
     /// Makes room for fewer than `wanted` bytes. Returns for how many.
     #[cold]
     fn fit(&mut self, wanted: usize) -> usize {
-        let mut len = wanted / 2 & !3;
+        let mut len = (wanted / 2) & !3;
         while len > FEW_BYTES {
             if self.copied.try_reserve_exact(len).is_ok() {
                 return len;
             }
-            len = len / 2 & !3;
+            len = (len / 2) & !3;
         }
         // What is kept is acknowledged some time, and makes room then. If nothing is, a few go on alone.
         if self.is_empty() { wanted.min(FEW_BYTES) } else { 0 }
