@@ -2,8 +2,9 @@
 //! incarnation.
 //!
 //! The time is simulated. The server is one processor: each datagram takes it some time, and each handshake
-//! more. As in a server, one thread receives and another computes handshakes, which has a sixth of the other's
-//! weight. Datagrams that come meanwhile wait in its socket's queue, and are lost when the queue is full.
+//! more. As in a server, one thread receives and another computes handshakes, which has a sixth of the
+//! other's weight. Datagrams that come meanwhile wait in its socket's queue, and are lost when the queue is
+//! full.
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::net::SocketAddr;

@@ -161,8 +161,8 @@ impl Failure {
         self
     }
 
-    /// Returns the failure of a call whose deadline has passed. If the procedure failed because what it waited
-    /// for was over, perhaps a stream or a call of its own, the deadline is the cause.
+    /// Returns the failure of a call whose deadline has passed. If the procedure failed because what it
+    /// waited for was over, perhaps a stream or a call of its own, the deadline is the cause.
     pub fn at_deadline(self) -> Failure {
         match self.kind.is_of_what_it_waited_for() {
             true => Failure { kind: Kind::Deadline, ..self },

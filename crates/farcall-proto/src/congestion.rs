@@ -10,8 +10,8 @@ use crate::Time;
 use crate::config::BASE_DATAGRAM;
 use crate::transfer::Room;
 
-/// The constants of CUBIC (RFC 9438 sections 4.1 and 4.6): how fast the window grows, what is left of it after
-/// a loss, and by how much Reno's window would grow each round trip with this reduction, in datagrams.
+/// The constants of CUBIC (RFC 9438 sections 4.1 and 4.6): how fast the window grows, what is left of it
+/// after a loss, and by how much Reno's window would grow each round trip with this reduction, in datagrams.
 const GROWTH: f64 = 0.4;
 const LEFT: f64 = 0.7;
 const RENO_GROWTH: f64 = 3.0 * (1.0 - LEFT) / (1.0 + LEFT);

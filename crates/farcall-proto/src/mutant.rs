@@ -385,7 +385,8 @@ impl Rule {
     pub const OF_ROUND_TRIPS: &'static [Rule] = &[Rule::LateUnlearnt, Rule::SecondFragmentUnlearnt];
 
     /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
-    /// wrong, so the simulator's laws of bytes in time notice (`farcall-sim/tests/simulation/bytes_in_time.rs`).
+    /// wrong, so the simulator's laws of bytes in time notice
+    /// (`farcall-sim/tests/simulation/bytes_in_time.rs`).
     pub const OF_TIME: &'static [Rule] = &[Rule::UnmeasuredIsShort, Rule::LateIsLost];
 
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice

@@ -37,8 +37,8 @@ impl Path {
     }
 
     /// Returns how many bytes may be under way, if that is `window` on a path so short that what is under way
-    /// is all in the receiver's socket. A receiver takes what has come out of its socket within a millisecond,
-    /// so on a longer path as much again may be under way for each.
+    /// is all in the receiver's socket. A receiver takes what has come out of its socket within a
+    /// millisecond, so on a longer path as much again may be under way for each.
     pub fn widen(&self, window: u32) -> u32 {
         let millis = self.round_trip.smoothed().map_or(0, |smoothed| smoothed.as_millis() as u64);
         let wide = u64::from(window).saturating_mul(millis);
@@ -160,12 +160,12 @@ impl Path {
     }
 }
 
-/// How many bytes may be under way at most, however long the path is: those of a gigabit a second for a quarter
-/// of a second.
+/// How many bytes may be under way at most, however long the path is: those of a gigabit a second for a
+/// quarter of a second.
 const WIDEST_WINDOW: u32 = 32 << 20;
 
-/// The greatest value of [`Path::reordering`] in nanoseconds, unless a round trip takes longer. Threads of the
-/// sender that are held up reorder datagrams by as much.
+/// The greatest value of [`Path::reordering`] in nanoseconds, unless a round trip takes longer. Threads of
+/// the sender that are held up reorder datagrams by as much.
 const MOST_REORDERING_NANOS: u64 = 4_000_000;
 
 /// The least upper bound of a round trip that was not measured, in nanoseconds. Nobody waits in vain for less

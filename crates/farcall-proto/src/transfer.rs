@@ -719,7 +719,8 @@ impl Outgoing {
         (since, bytes)
     }
 
-    /// Takes ranges that have arrived out of those that are to be sent again. Returns how many bytes they are.
+    /// Takes ranges that have arrived out of those that are to be sent again. Returns how many bytes they
+    /// are.
     fn find(&mut self, select: &Select<'_>) -> u32 {
         let (lost, through, mut found) = (&mut self.lost, select.extent.through, 0);
         while let Some((start, end)) = lost.front_mut().filter(|(start, _)| *start < through) {

@@ -11,8 +11,8 @@ use farcall_proto::{ClientConfig, ServerConfig};
 /// The largest datagram that a conversation tries.
 const LARGEST: usize = 64_000;
 
-/// Keeps calls outstanding as a driver does: a call that may wait is queued, and what is queued is sent before
-/// the next result is received.
+/// Keeps calls outstanding as a driver does: a call that may wait is queued, and what is queued is sent
+/// before the next result is received.
 struct Window {
     pair: Pair,
     result: usize,

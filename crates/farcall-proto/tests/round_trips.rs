@@ -1,5 +1,5 @@
-//! Packet traces of paths that are long, or become longer while long messages pass: both ends learn it, and do
-//! not send again what is only under way.
+//! Packet traces of paths that are long, or become longer while long messages pass: both ends learn it, and
+//! do not send again what is only under way.
 
 mod common;
 

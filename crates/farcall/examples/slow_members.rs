@@ -1,13 +1,17 @@
-//! Prints how soon a group answers by a socket with the receive buffer that Linux gives if nobody has set more,
-//! and how many datagrams the buffer had no room for: a majority of 101 by 60 KB while seven hang, 30 of 31 by
-//! 1 MiB while one hangs, 1,000 members that take a second each, and 300 that then return 60 KB each. Each
-//! once by a thread that waits, and once by a task that awaits.
+//! Prints how soon a group answers by a socket with the receive buffer that Linux gives if nobody has set
+//! more, and how many datagrams the buffer had no room for: a majority of 101 by 60 KB while seven hang, 30
+//! of 31 by 1 MiB while one hangs, 1,000 members that take a second each, and 300 that then return 60 KB
+//! each. Each once by a thread that waits, and once by a task that awaits.
 //!
 //! `cargo run --release -p farcall --example slow_members -- [ROUNDS] [ADDRESS]`
 //!
 //! Paths between other addresses than loopback have a window of their own (docs/multi.md). In a network
 //! namespace only this program's datagrams are counted:
-//! `unshare --net sh -c 'ip link set lo up; ip addr add 10.9.0.1/24 dev lo; FARCALL_OPEN=1 slow_members 10 10.9.0.1'`
+//!
+//! ```sh
+//! unshare --net sh -c 'ip link set lo up; ip addr add 10.9.0.1/24 dev lo
+//!     FARCALL_OPEN=1 slow_members 10 10.9.0.1'
+//! ```
 
 use std::future::Future;
 use std::io::{self, Write as _};

@@ -151,7 +151,8 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
 }
 
 impl<T: ?Sized + Interface> Local<T> {
-    /// Has a thread run a call. If the caller waits for it, the thread serves what the caller's thread serves.
+    /// Has a thread run a call. If the caller waits for it, the thread serves what the caller's thread
+    /// serves.
     ///
     /// # Errors
     /// When its arguments cannot be encoded, or there is no thread for it.

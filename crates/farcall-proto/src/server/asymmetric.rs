@@ -312,8 +312,8 @@ impl Waiting {
 #[derive(Debug)]
 struct Reserved {
     key: [u8; 16],
-    /// How many clients of each host and of each network have got a turn in the period that began then, and how
-    /// many of each network have got none. The counts are made when they are needed first.
+    /// How many clients of each host and of each network have got a turn in the period that began then, and
+    /// how many of each network have got none. The counts are made when they are needed first.
     counts: Option<(Time, [Counts; 3])>,
     turns: BTreeMap<ProofName, Time>,
     /// The turns in their order.

@@ -59,7 +59,8 @@ impl Server {
         }
     }
 
-    /// Handles a datagram as [`Server::receive_sealed`] does. If it begins a handshake, computes that at once.
+    /// Handles a datagram as [`Server::receive_sealed`] does. If it begins a handshake, computes that at
+    /// once.
     pub fn receive_any(
         &mut self,
         now: Time,

@@ -100,8 +100,8 @@ impl Flight {
         kept
     }
 
-    /// Takes out the fragments that are lost, and tells each to `lost`. A fragment that was sent before a lost
-    /// one is lost, too.
+    /// Takes out the fragments that are lost, and tells each to `lost`. A fragment that was sent before a
+    /// lost one is lost, too.
     pub fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool, mut lost: impl FnMut(&Sent)) {
         for sent in [&mut self.first, &mut self.again] {
             while let Some(first) = sent.front().filter(|first| is_lost(first)) {

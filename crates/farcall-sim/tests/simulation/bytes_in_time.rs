@@ -1,5 +1,5 @@
-//! Laws of how long transfers take on paths with round trips from a millisecond to a third of a second, and of
-//! what they cost.
+//! Laws of how long transfers take on paths with round trips from a millisecond to a third of a second, and
+//! of what they cost.
 
 use farcall_proto::Mutant;
 #[cfg(feature = "soak")]
@@ -21,8 +21,8 @@ fn clean(round_trip: Nanos) -> Path {
     path
 }
 
-/// Returns such a path for a gigabit a second, on which datagrams that are sent within a tenth of the round trip,
-/// but at most a millisecond, arrive in any order.
+/// Returns such a path for a gigabit a second, on which datagrams that are sent within a tenth of the round
+/// trip, but at most a millisecond, arrive in any order.
 fn reordering(round_trip: Nanos) -> Path {
     let mut path = clean(round_trip);
     (path.jitter, path.rate, path.queue) = ((round_trip / 10).min(MILLIS), 125_000_000, SECS);
@@ -77,7 +77,8 @@ fn a_later_transfer_over_a_clean_path_takes_few_round_trips() {
 
 #[test]
 fn datagrams_that_overtake_one_another_do_not_slow_a_transfer_down() {
-    // (DATA that overtakes its call at the server is dropped there, and so is lost: no stream up is among these.)
+    // (DATA that overtakes its call at the server is dropped there, and so is lost: no stream up is among
+    // these.)
     for load in [Load::Result, Load::Arguments, Load::Down] {
         for round_trip in [1, 10, 80].map(|ms| ms * MILLIS) {
             let t = run(2 * MIB, load, 1, reordering(round_trip));

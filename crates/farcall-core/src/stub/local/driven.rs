@@ -25,8 +25,8 @@ pub(super) struct Exchanging {
 }
 
 impl Exchanging {
-    /// Prepares a call, which runs while its caller waits, until its deadline if it has one. A thread sends the
-    /// argument that is a stream of an iterator: the iterator may wait for what the future does.
+    /// Prepares a call, which runs while its caller waits, until its deadline if it has one. A thread sends
+    /// the argument that is a stream of an iterator: the iterator may wait for what the future does.
     ///
     /// # Errors
     /// When there is no thread.
