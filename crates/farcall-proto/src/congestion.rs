@@ -21,12 +21,19 @@ const RENO_GROWTH: f64 = 3.0 * (1.0 - LEFT) / (1.0 + LEFT);
 const MOST_GROWTH: f64 = 1.5;
 
 /// How many bytes are under way, and may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Congestion {
     /// The window in bytes. [`Congestion::window`] applies the minimum.
     window: u32,
     /// The window doubles each round trip while it is below this.
     threshold: u32,
+    /// What has become of fragments. A conversation that has sent nothing long has none.
+    history: Option<Box<History>>,
+}
+
+/// What has become of fragments, and how the window follows it.
+#[derive(Clone, Debug, Default)]
+struct History {
     /// When the window last shrank.
     recovering_since: Option<Time>,
     rounds: Rounds,
@@ -85,16 +92,7 @@ struct Rounds {
 
 impl Default for Congestion {
     fn default() -> Congestion {
-        Congestion {
-            window: 10 * BASE_DATAGRAM as u32,
-            threshold: u32::MAX,
-            recovering_since: None,
-            rounds: Rounds::default(),
-            cubic: Cubic::default(),
-            before: None,
-            unproven: 0,
-            waited: false,
-        }
+        Congestion { window: 10 * BASE_DATAGRAM as u32, threshold: u32::MAX, history: None }
     }
 }
 
@@ -103,6 +101,10 @@ impl Congestion {
     /// less than four datagrams or eight small ones, so that a path with losses is slow but not stuck.
     pub fn window(&self, datagram: usize) -> u32 {
         self.window.max(Self::floor(datagram))
+    }
+
+    fn history(&mut self) -> &mut History {
+        self.history.get_or_insert_default()
     }
 
     fn floor(datagram: usize) -> u32 {
@@ -130,13 +132,16 @@ impl Congestion {
     ) {
         let window = self.window(datagram);
         if in_flight < window / 2 {
-            self.cubic.growth = None;
+            if let Some(history) = &mut self.history {
+                history.cubic.growth = None;
+            }
             return;
         }
         let grown = if window < self.threshold {
-            window.saturating_add(if self.rounds.slow.is_some() { bytes / SLOWER } else { bytes })
+            let is_slow = self.history.as_ref().is_some_and(|history| history.rounds.slow.is_some());
+            window.saturating_add(if is_slow { bytes / SLOWER } else { bytes })
         } else {
-            self.cubic.grow(now, round_trip, window, bytes, datagram)
+            self.history().cubic.grow(now, round_trip, window, bytes, datagram)
         };
         self.window = grown.min(most.max(window));
     }
@@ -145,9 +150,9 @@ impl Congestion {
     /// queue on the path grows. Then the window grows more slowly for some rounds, and no longer doubles if
     /// they stay as long, because a queue that overflows loses much at once.
     pub fn took(&mut self, sent: Time, now: Time) {
-        if self.window < self.threshold && self.rounds.took(sent, now) {
+        if self.window < self.threshold && self.history().rounds.took(sent, now) {
             self.threshold = self.window;
-            self.cubic = Cubic::default();
+            self.history().cubic = Cubic::default();
         }
     }
 
@@ -155,17 +160,18 @@ impl Congestion {
     /// were never counted as lost before. Losses of fragments that were sent before the window last shrank do
     /// not shrink it again. `waited` says that somebody waited in vain.
     pub fn lost(&mut self, now: Time, (since, bytes): (Time, u32), datagram: usize, waited: bool) {
-        if self.recovering_since.is_some_and(|t| since < t) {
+        let (window, threshold, full) = (self.window, self.threshold, f64::from(self.window(datagram)));
+        let history = self.history();
+        if history.recovering_since.is_some_and(|t| since < t) {
             return self.doubt(bytes);
         }
-        self.recovering_since = Some(now);
-        let Congestion { window, threshold, cubic: Cubic { plateau, .. }, .. } = *self;
-        (self.before, self.unproven, self.waited) =
-            (Some(Before { window, threshold, plateau }), bytes, waited);
-        let full = f64::from(self.window(datagram));
+        let plateau = history.cubic.plateau;
+        history.recovering_since = Some(now);
+        history.before = Some(Before { window, threshold, plateau });
+        (history.unproven, history.waited) = (bytes, waited);
         // A conversation that has less than it had makes room for others sooner (RFC 9438 section 4.7).
         let plateau = if full < plateau { full * (1.0 + LEFT) / 2.0 } else { full };
-        self.cubic = Cubic { plateau, growth: None };
+        history.cubic = Cubic { plateau, growth: None };
         self.window = ((full * LEFT) as u32).max(Self::floor(datagram));
         self.threshold = self.window;
     }
@@ -173,12 +179,13 @@ impl Congestion {
     /// Returns whether fragments counted as lost because later ones had arrived, once for each time that the
     /// window shrinks.
     pub fn was_overtaken(&mut self) -> bool {
-        !std::mem::replace(&mut self.waited, true)
+        !std::mem::replace(&mut self.history().waited, true)
     }
 
     /// Notes that `bytes` count as lost, without shrinking the window.
     pub fn doubt(&mut self, bytes: u32) {
-        self.unproven = self.unproven.saturating_add(bytes);
+        let unproven = &mut self.history().unproven;
+        *unproven = unproven.saturating_add(bytes);
     }
 
     /// Notes that `bytes` which counted as lost were only late. If all were that counted as lost since the
@@ -186,13 +193,14 @@ impl Congestion {
     /// datagrams make this certain, where TCP must conclude it from time stamps or later segments (RFC 3522,
     /// RFC 5682).
     pub fn restore(&mut self, bytes: u32) {
-        self.unproven = self.unproven.saturating_sub(bytes);
-        if self.unproven == 0
-            && let Some(before) = self.before.take()
+        let history = self.history();
+        history.unproven = history.unproven.saturating_sub(bytes);
+        if history.unproven == 0
+            && let Some(before) = history.before.take()
         {
+            history.cubic = Cubic { plateau: before.plateau, growth: None };
             self.window = self.window.max(before.window);
             self.threshold = self.threshold.max(before.threshold);
-            self.cubic = Cubic { plateau: before.plateau, growth: None };
         }
     }
 }

@@ -62,7 +62,7 @@ fn a_window_that_lost_something_before_it_had_returned_makes_room() {
     assert!(full < 192_000);
     c.lost(at(2000), (at(1990), 1200), 1200, false);
     assert_eq!(c.window(1200), (f64::from(full) * 0.7) as u32);
-    assert!((c.cubic.plateau - f64::from(full) * 0.85).abs() < 1.0);
+    assert!((c.history().cubic.plateau - f64::from(full) * 0.85).abs() < 1.0);
 }
 
 #[test]
