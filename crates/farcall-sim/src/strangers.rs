@@ -83,12 +83,12 @@ impl Asked {
     /// Returns whether the server computed nothing twice, looked at nothing too early and took no more than its
     /// share, and whether every honest client joined in its turn.
     pub fn is_fair(&self) -> bool {
-        let is_bounded = self.again + self.looked + self.failed == 0 && self.share <= 560;
+        let is_bounded = self.again + self.looked + self.failed == 0 && self.share <= 460;
         is_bounded
             && self.joined > CROWD
             && self.before_newcomers <= 16
             && self.before_known <= 8
-            && self.waits <= 2
+            && self.waits <= 1
     }
 }
 
