@@ -60,8 +60,9 @@ pub fn connect((server, client): (u32, u32), rate: Option<&str>) -> Result<()> {
 }
 
 /// Moves a device of this namespace into that of a process, under the name `far`, and brings it up there with
-/// this address. The device carries packets of at most 1,500 bytes and queues so many of them that its user
-/// decides which are dropped. TCP does not remember there what earlier connections learned of the path.
+/// this address. The device carries packets of at most 1,500 bytes. Its queue is so long that only the program
+/// that reads from the device drops packets. TCP in that namespace forgets what earlier connections learned of
+/// the path.
 ///
 /// # Errors
 /// `nsenter`, `ip` or `sysctl` is missing or fails.

@@ -1,4 +1,4 @@
-//! The same transfers over TCP: system calls and nothing else.
+//! Makes the transfers over TCP, by bare system calls.
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -203,7 +203,7 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
     }
     let printed = match answer.use_stderr() {
         true => answer.print(),
-        // (`print` locks standard output itself.)
+        // `print` locks standard output itself.
         false => {
             standard_output().map(drop).and_then(|()| answer.print()).and_then(|()| std::io::stdout().flush())
         }

@@ -18,7 +18,7 @@ pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
 /// Reads to the end, at most `most` bytes.
 pub fn read_from(reader: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // (This fails where there is no memory, and aborts nothing.)
+    // Where there is no memory, this fails, and does not end the process.
     reader.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most {
         true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {most} bytes"))),

@@ -217,7 +217,7 @@ impl Cubic {
             window: whole,
             reno: whole,
         });
-        // (Elsewhere the window can have been changed, or bounded.)
+        // The window can have been restored or bounded since.
         if growth.window as u32 != window {
             growth.window = whole;
         }

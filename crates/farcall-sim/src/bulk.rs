@@ -46,7 +46,7 @@ pub struct Bulk {
 pub struct Transfer {
     /// Virtual time from the first call's start to its end. The client has bound before.
     pub elapsed: Nanos,
-    /// The same of the last call.
+    /// How long the last call took.
     pub last: Nanos,
     /// The bytes and the datagrams that the server sent.
     pub sent: (u64, u64),

@@ -132,6 +132,7 @@ impl Client {
             for _ in std::io::stdin().lines() {
                 let mark = self.asked.fetch_add(1, SeqCst) + 1;
                 while self.passed.iter().any(|passed| passed.load(SeqCst) < mark) {
+                    // Each caller passes the mark with its next call.
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 let [first, second] = self.answered.each_ref().map(|calls| calls.load(SeqCst));

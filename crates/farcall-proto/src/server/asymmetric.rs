@@ -25,10 +25,10 @@ use crate::secure::{MAX_WAIT, Trust};
 use crate::wire::{Bind, OwnedBind, Prologue, Step};
 use crate::{Mutant, Rule, Time};
 
-/// The share of a processor that handshakes take: so many parts of so many. With the datagrams that ask for
+/// The share of a processor that handshakes take: `SHARE` parts of `WHOLE`. With the datagrams that ask for
 /// them, clients that have not proven themselves take less than two thirds.
 const SHARE: u32 = 2;
-const OF: u32 = 5;
+const WHOLE: u32 = 5;
 
 /// How long handshakes may be computed without a rest when none was computed lately.
 const BURST: Duration = Duration::from_millis(40);
@@ -250,7 +250,7 @@ impl Waiting {
 
     /// Returns how long the client of a handshake waits until it asks again.
     pub fn turn(&mut self, now: Time, from: &SocketAddr, proof: ProofName) -> Duration {
-        self.reserved.reserve(now, from, proof, self.budget.usual * OF / SHARE)
+        self.reserved.reserve(now, from, proof, self.budget.usual * WHOLE / SHARE)
     }
 
     /// Returns when a handshake may be computed, if one waits.
@@ -293,13 +293,13 @@ impl Waiting {
     fn charge(&mut self, now: Time, class: usize, time: Duration) {
         self.taken[class] += time;
         let budget = &mut self.budget;
-        budget.left = (budget.left + now.since(budget.at) * SHARE / OF).min(BURST);
+        budget.left = (budget.left + now.since(budget.at) * SHARE / WHOLE).min(BURST);
         budget.at = budget.at.max(now);
         match budget.left.checked_sub(time) {
             Some(left) => budget.left = left,
             None => {
                 // It rests for a little longer, so that it does not rest after each handshake.
-                budget.at = budget.at + (time - budget.left + BURST / 16) * OF / SHARE;
+                budget.at = budget.at + (time - budget.left + BURST / 16) * WHOLE / SHARE;
                 budget.left = BURST / 16;
                 budget.rests_until = budget.at;
             }

@@ -248,18 +248,19 @@ trait Lookup {
     fn count(&self) -> farcall::Result<u32>;
 }
 
+fn serve_words_and_member() -> farcall::Result<()> {
+    let runtime = farcall::Runtime::current()?;
+    let _words = runtime.export_segment("Words", Settings::new(64).anyone(Rights::ALL))?;
+    runtime.export::<dyn Member>("Member/a", Arc::new(Server))?.wait()
+}
+
 /// A silent server is waited for once: by the call, and not again by a bind to the same server. The bind asks
 /// it for a second at most, because it may have come back.
 #[test]
 fn a_silent_server_is_waited_for_once() {
     check(20, |sim| {
         let patience = Duration::from_secs(10);
-        let exporter = sim.server("exporter", || {
-            let runtime = farcall::Runtime::current()?;
-            let words = Settings::new(64).anyone(Rights::ALL);
-            let _words = runtime.export_segment("Words", words)?;
-            runtime.export::<dyn Member>("Member/a", Arc::new(Server))?.wait()
-        });
+        let exporter = sim.server("exporter", serve_words_and_member);
         let words = farcall::Runtime::current()?.import_segment("Words").expect("it is exported");
         let timed = words.within(Duration::from_secs(3));
         let member = farcall::import::<dyn Member>("Member/a")?;
@@ -286,17 +287,12 @@ fn a_silent_server_is_waited_for_once() {
     });
 }
 
-/// The same holds for started calls and accesses, whether a thread waits for them or a task.
+/// Started calls and accesses wait for a silent server once, too, whether a thread or a task waits for them.
 #[test]
 fn a_silent_server_is_waited_for_once_by_started_calls() {
     check(20, |sim| {
         let patience = Duration::from_secs(10);
-        let exporter = sim.server("exporter", || {
-            let runtime = farcall::Runtime::current()?;
-            let words = Settings::new(64).anyone(Rights::ALL);
-            let _words = runtime.export_segment("Words", words)?;
-            runtime.export::<dyn Member>("Member/a", Arc::new(Server))?.wait()
-        });
+        let exporter = sim.server("exporter", serve_words_and_member);
         let words = farcall::Runtime::current()?.import_segment("Words").expect("it is exported");
         let member = farcall::import::<dyn Member>("Member/a")?;
         assert_eq!((words.start_read(8, 8).wait().expect("a word").len(), member.look(1)?), (8, 1));

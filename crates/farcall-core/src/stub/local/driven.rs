@@ -38,7 +38,7 @@ impl Exchanging {
         let (near, callee) = exchange::pair(deadline.as_ref().map(|(at, _)| *at));
         let (near, callee) = (Arc::new(near), Arc::new(callee));
         let timer = match deadline {
-            // Whoever waits in the exchanges then finds that the deadline has passed.
+            // The thread or task that waits in the exchanges is woken then, and sees that the deadline has passed.
             Some((at, timer)) => timer.set(at, &near.nudge()).map(|()| Some(timer))?,
             None => None,
         };
@@ -158,7 +158,7 @@ struct Driven {
     callee: Arc<LocalExchanges>,
     /// Whether the future is driven to its end even if the call is given up.
     uncancelled: bool,
-    /// Wakes whoever waits for the call, at its deadline.
+    /// Wakes the thread or task that waits for the call, at its deadline.
     _timer: Option<Timer>,
     stage: Mutex<Stage>,
 }
