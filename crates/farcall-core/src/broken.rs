@@ -11,6 +11,8 @@ pub enum Rule {
     RefusedIsTriedElsewhere,
     /// A silent member is asked in the background whether it answers, before a balanced call tries it.
     SilentIsAskedFirst,
+    /// While a registry lists nobody, its former members get calls as long as they take them.
+    UnlistedIsKept,
     /// The servers of a group call are probed while the user's own code runs.
     ProbingGoesOn,
     /// A call of a group that hangs holds no room: further members are called although none has replied.

@@ -167,6 +167,20 @@ impl Sim {
         self.world.services.silence_registry(silent, silent && self.seed % 2 == 1);
     }
 
+    /// Makes the registry lose all its entries, as etcd does that was away for longer than their leases.
+    /// Returns their names. Their processes do not publish them again by themselves
+    /// ([`publish_again`](Sim::publish_again)).
+    pub fn lose_names(&self) -> Vec<String> {
+        self.world.lock().note(&[17], || "the registry loses its entries".to_owned());
+        names::lose(&self.world)
+    }
+
+    /// Has the process that has published this name publish it again, after the registry has lost it.
+    pub fn publish_again(&self, name: &str) {
+        self.world.lock().note(&[18], || format!("{name} is published again"));
+        names::publish_again(&self.world, name);
+    }
+
     /// Makes the resolver of hosts' names answer nothing from now on, or answer again, as
     /// [`silence_registry`](Sim::silence_registry) does with the registry.
     pub fn silence_resolver(&self, silent: bool) {

@@ -83,7 +83,7 @@ impl Conversation {
 
     /// Returns whether the server has said that it takes no more calls of an export.
     #[inline(always)]
-    pub(super) fn is_drained(&self, export: u64) -> bool {
+    pub fn is_drained(&self, export: u64) -> bool {
         self.drained.is_some() && self.has_drained(export)
     }
 

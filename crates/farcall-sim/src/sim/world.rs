@@ -17,6 +17,7 @@ use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
 use super::faults::nanos;
+use super::names::Publication;
 use super::services::Services;
 use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
 use crate::net::Nanos;
@@ -26,9 +27,9 @@ pub(super) struct World {
     state: Mutex<State>,
     /// The registry of all processes.
     pub(super) names: Memory,
-    /// The life of the process that last published each name. It is kept here because entries may be signed
-    /// and must not be changed.
-    pub(super) publishers: Mutex<BTreeMap<String, u32>>,
+    /// The last publication of each name. It is kept here because entries may be signed and must not be
+    /// changed.
+    pub(super) publications: Mutex<BTreeMap<String, Publication>>,
     pub(super) services: Services,
     /// Threads of the operating system, one for each of `State::threads`.
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
@@ -70,7 +71,7 @@ impl World {
         Arc::new(World {
             state: Mutex::new(State::new(seed, verbose)),
             names: Memory::new(),
-            publishers: Mutex::default(),
+            publications: Mutex::default(),
             services: Services::default(),
             handles: Mutex::default(),
             supervisor: System.event(),

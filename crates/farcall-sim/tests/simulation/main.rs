@@ -23,6 +23,8 @@ mod inside_calls;
 mod keyed_clerks;
 mod large_results;
 mod long_run;
+#[cfg(feature = "soak")]
+mod lost_names;
 mod lost_rights;
 #[cfg(target_os = "linux")]
 mod moved_servers;

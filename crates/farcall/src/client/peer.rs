@@ -148,6 +148,11 @@ impl Peer {
         self.lock().conversation.stats().received
     }
 
+    /// Returns whether the server has said that it takes no more calls of an export.
+    pub(crate) fn is_drained(&self, export: u64) -> bool {
+        self.lock().conversation.is_drained(export)
+    }
+
     pub(super) fn stats(&self) -> stats::Peer {
         let state = self.lock();
         stats::Peer {

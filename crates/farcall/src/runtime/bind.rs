@@ -82,6 +82,12 @@ impl Target {
         self.refused.iter().any(|refused| kind_of(&refused.why) == Kind::Mismatch)
     }
 
+    /// Returns whether the server has said that it takes no more calls.
+    pub(super) fn is_drained(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_drained(self.export))
+            || self.peer.is_drained(self.export)
+    }
+
     /// Returns the number of messages that the server has sent to this process.
     pub(super) fn heard(&self) -> u64 {
         self.link.as_ref().map_or_else(|| self.peer.received(), |link| link.answers())

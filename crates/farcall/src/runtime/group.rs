@@ -1,12 +1,13 @@
 //! The instances of a type as a group. The group follows the registry.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use farcall_core::broken::Rule;
 use farcall_names::{Address, Entry, Label, Name, Owner};
 
 use super::bind::{Target, parse};
@@ -14,7 +15,7 @@ use super::import::{Importer, binding, binding_to, channel_of, importer_to};
 use super::lookup::{Found, Wanted};
 use super::{Inner, Runtime};
 use crate::balance::ShowMembers;
-use crate::env::{Env, Time};
+use crate::env::{Env, Time, breaks};
 use crate::multi::{Fixed, Group, Member, Members, Roster};
 use crate::stub::{Interface, Joining, subset};
 use crate::{CallFailed, Kind, Ran, context, idl, lock};
@@ -25,6 +26,13 @@ const BIND_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most members that are bound when a group is imported, so that its first call need not wait for any.
 const MAX_BOUND_AT_IMPORT: usize = 100;
+
+/// How long a group keeps members that the registry has ceased to list, while the registry lists nobody
+/// (after Finagle's `StabilizingAddr`, which also keeps them for ten minutes).
+const UNLISTED_KEPT_FOR: Duration = Duration::from_secs(600);
+
+/// The most members that are remembered after the registry has ceased to list them.
+const MAX_UNLISTED: usize = 1_000;
 
 /// Imports all instances of a type. If the name is that of an instance, or an address, the group has one
 /// member.
@@ -117,6 +125,11 @@ impl Inner {
 }
 
 /// Follows the instances of a type.
+///
+/// The registry's list decides who is a member, except when it is empty. Then the registry has more likely
+/// lost its entries than every server its life: etcd that was stopped for longer than the leases ends all of
+/// them, and lists nobody until the servers have published again. So the members that it listed before stay
+/// while they take calls.
 struct Follower {
     inner: Arc<Inner>,
     type_name: Label,
@@ -131,22 +144,70 @@ struct Known {
     /// Whether the entries are to be read again, although the version is the same.
     is_doubtful: bool,
     entries: Arc<[Entry]>,
-    /// The members that have been bound, by name.
-    bound: HashMap<String, Member>,
-    /// The members that were returned for this version: all, or a subset of at most so many by a number.
+    /// The members whose entries the registry no longer lists, by name.
+    unlisted: BTreeMap<String, Unlisted>,
+    /// The members that have been bound, or are about to be, by name.
+    bound: HashMap<String, BoundMember>,
+    /// The members that were returned for these entries: all, or a subset of at most so many by a number.
     all: Option<Members>,
     subset: Option<((usize, u64), Members)>,
+}
+
+struct BoundMember {
+    member: Member,
+    importer: Arc<Importer>,
+}
+
+/// A member that the registry no longer lists.
+struct Unlisted {
+    entry: Entry,
+    since: Time,
+}
+
+impl Known {
+    /// Notes what the registry lists.
+    fn note(&mut self, version: u64, entries: Arc<[Entry]>, now: Time) {
+        let names: HashSet<String> = entries.iter().map(Entry::name).collect();
+        let Known { entries: former, mut unlisted, mut bound, .. } = std::mem::take(self);
+        let is_usable = |name: &str| bound.get(name).is_some_and(|it| it.importer.is_bound());
+        unlisted.retain(|name, it| {
+            !names.contains(name) && now.since(it.since) < UNLISTED_KEPT_FOR && is_usable(name)
+        });
+        for entry in &former[..] {
+            let name = entry.name();
+            if unlisted.len() < MAX_UNLISTED && !names.contains(&name) && is_usable(&name) {
+                unlisted.insert(name, Unlisted { entry: entry.clone(), since: now });
+            }
+        }
+        bound.retain(|name, _| names.contains(name) || unlisted.contains_key(name));
+        *self = Known { version: Some(version), entries, unlisted, bound, ..Known::default() };
+    }
+
+    /// Returns the entries of members that the registry listed until lately and that still take calls: their
+    /// bindings stand, and they are not silent.
+    fn still_taking_calls(&self, now: Time) -> Arc<[Entry]> {
+        let takes_calls = |(name, unlisted): &(&String, &Unlisted)| {
+            now.since(unlisted.since) < UNLISTED_KEPT_FOR
+                && self
+                    .bound
+                    .get(*name)
+                    .is_some_and(|it| it.importer.is_bound() && it.importer.known_silence().is_none())
+        };
+        self.unlisted.iter().filter(takes_calls).map(|(_, unlisted)| unlisted.entry.clone()).collect()
+    }
 }
 
 impl Roster for Follower {
     /// Returns the members. If the registry fails, returns the members that it knew last.
     fn members(&self) -> Members {
         let entries = self.present();
-        if let Some(members) = &lock(&self.known).all {
-            return members.clone();
+        if let Some(members) = self.known_for(&entries).and_then(|known| known.all.clone()) {
+            return members;
         }
         let members = self.bind(entries.iter());
-        self.keep(&entries, &members, |known| known.all = Some(members.clone()));
+        if let Some(mut known) = self.known_for(&entries) {
+            known.all = Some(members.clone());
+        }
         members
     }
 
@@ -155,7 +216,9 @@ impl Roster for Follower {
         if entries.len() <= most {
             return self.members();
         }
-        if let Some((_, members)) = lock(&self.known).subset.as_ref().filter(|(by, _)| *by == (most, number))
+        let by = (most, number);
+        if let Some(known) = self.known_for(&entries)
+            && let Some((_, members)) = known.subset.as_ref().filter(|subset| subset.0 == by)
         {
             return members.clone();
         }
@@ -164,7 +227,9 @@ impl Roster for Follower {
         let near = names.iter().zip(&entries[..]).map(|(name, entry)| (&name[..], is_near(entry, &here)));
         let chosen = subset(near, most, number);
         let members = self.bind(chosen.iter().map(|&which| &entries[which]));
-        self.keep(&entries, &members, |known| known.subset = Some(((most, number), members.clone())));
+        if let Some(mut known) = self.known_for(&entries) {
+            known.subset = Some((by, members.clone()));
+        }
         members
     }
 
@@ -184,10 +249,20 @@ impl Roster for Follower {
 }
 
 impl Follower {
-    /// Returns the entries that the registry has now. If it fails, returns those that it had last.
+    /// Returns the entries that the registry has now. If it fails, returns those that it had last. If there
+    /// are none, returns those of former members that still take calls.
     fn present(&self) -> Arc<[Entry]> {
         let deadline = Some(self.inner.bound_by());
-        self.follow(deadline).unwrap_or_else(|_| lock(&self.known).entries.clone())
+        let listed = self.follow(deadline).unwrap_or_else(|_| lock(&self.known).entries.clone());
+        if !listed.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
+            return listed;
+        }
+        lock(&self.known).still_taking_calls(self.inner.env.now())
+    }
+
+    /// Returns what is known, if it is about these entries: the registry may have changed meanwhile.
+    fn known_for(&self, entries: &Arc<[Entry]>) -> Option<MutexGuard<'_, Known>> {
+        Some(lock(&self.known)).filter(|known| Arc::ptr_eq(&known.entries, entries))
     }
 
     fn follow(&self, deadline: Option<Time>) -> Result<Arc<[Entry]>, CallFailed> {
@@ -203,30 +278,16 @@ impl Follower {
         };
         let wanted = if is_doubtful { Wanted::InstancesNow } else { Wanted::Instances };
         let entries = self.inner.ask_registry(&wanted(self.type_name.clone()), deadline);
+        let now = self.inner.env.now();
         let mut known = lock(&self.known);
-        let entries: Arc<[Entry]> = match entries {
+        match entries {
             // None of the entries counts any more, so the group has no members.
-            Err(why) if known.version.is_some() && is_not_genuine(&why) => Arc::default(),
-            entries => entries?.into_entries().into(),
-        };
-        let names: HashSet<String> = entries.iter().map(Entry::name).collect();
-        known.bound.retain(|name, _| names.contains(name));
-        *known = Known {
-            version: Some(version),
-            entries: entries.clone(),
-            bound: std::mem::take(&mut known.bound),
-            ..Known::default()
-        };
-        Ok(entries)
-    }
-
-    /// Keeps members that have been bound for these entries, unless the registry has changed meanwhile.
-    fn keep(&self, entries: &Arc<[Entry]>, members: &Members, note: impl FnOnce(&mut Known)) {
-        let mut known = lock(&self.known);
-        known.bound.extend(members.iter().map(|member| (member.name().to_owned(), member.clone())));
-        if Arc::ptr_eq(&known.entries, entries) {
-            note(&mut known);
+            Err(why) if known.version.is_some() && is_not_genuine(&why) => {
+                *known = Known { version: Some(version), ..Known::default() };
+            }
+            entries => known.note(version, entries?.into_entries().into(), now),
         }
+        Ok(known.entries.clone())
     }
 
     /// Returns the members for these entries. Known members stay as they are. The others are bound, all at
@@ -235,18 +296,18 @@ impl Follower {
         let here = Owner::current();
         let (mut members, mut joining) = (Vec::new(), Vec::new());
         {
-            let known = lock(&self.known);
+            let mut known = lock(&self.known);
             for entry in entries {
                 let name = entry.name();
-                let member = known.bound.get(&name).cloned().unwrap_or_else(|| {
+                let bound = known.bound.entry(name.clone()).or_insert_with(|| {
                     let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
                     let named = Name::Instance { type_name, instance };
                     let importer = importer_to(&self.inner, named, self.interface.clone());
                     let asked = (entry.sockets_from_here(), entry.asked_name());
                     joining.push(Joiner { importer: importer.clone(), asked });
-                    Member::new(name, channel_of(&importer))
+                    BoundMember { member: Member::new(name, channel_of(&importer)), importer }
                 });
-                members.push(member.on_this_machine(is_near(entry, &here)));
+                members.push(bound.member.clone().on_this_machine(is_near(entry, &here)));
             }
         }
         let members = Members::new(members);

@@ -520,6 +520,11 @@ impl Importer {
         }
     }
 
+    /// Returns whether there is a binding, and the server has not said that it takes no more calls.
+    pub(super) fn is_bound(&self) -> bool {
+        self.bound.get().is_some_and(|target| !target.is_drained())
+    }
+
     /// Decides after a failed attempt whether to attempt the call again. Drops the binding if the failure
     /// shows that it is broken.
     ///

@@ -87,6 +87,66 @@ fn a_killed_leader_of_etcd_costs_no_call_and_no_export() {
     }
 }
 
+/// Returns when the entries of these names came into being, as revisions; 0 for one that is not there.
+fn created(cluster: &Cluster, names: &[&str]) -> Vec<u64> {
+    let revision = |name: &&str| {
+        let said = cluster.etcdctl(&["get", &format!("test/v1/{name}"), "--write-out=json"]);
+        let revision = said.split("\"create_revision\":").nth(1)?.split(',').next()?;
+        Some(revision.parse().unwrap())
+    };
+    names.iter().map(|name| revision(name).unwrap_or(0)).collect()
+}
+
+/// Has etcd end all leases.
+fn end_leases(cluster: &Cluster, by_stopping: bool) {
+    if !by_stopping {
+        // The first line says how many there are.
+        for lease in cluster.etcdctl(&["lease", "list"]).lines().skip(1) {
+            cluster.etcdctl(&["lease", "revoke", lease]);
+        }
+        return;
+    }
+    cluster.pause(0, true);
+    let end = Instant::now() + 2 * LEASE_TIME;
+    until("the end of the leases", || (Instant::now() > end).then_some(()));
+    cluster.pause(0, false);
+}
+
+#[test]
+fn leases_that_end_while_their_servers_are_well_cost_no_balanced_call_and_no_group() {
+    let Some(cluster) = cluster(1) else { return };
+    let names = ["Store/1", "Store/2"];
+    let _exporters = [1, 2].map(|number| Exporter::start(&cluster, number));
+    until("both names", || (!created(&cluster, &names).contains(&0)).then_some(()));
+    let importer = runtime(&cluster);
+    let group = importer.import_all::<dyn Store>("Store").unwrap();
+    let balancer = group.balancer();
+    let (over, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+    let call = |store: StoreClient| {
+        while !over.load(Relaxed) {
+            assert!([1, 2].contains(&store.number().unwrap()));
+            let all = group.multi().number().all();
+            assert!(all.results().count() > 0, "{all:?}");
+            calls.fetch_add(1, Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let callers = [balancer.stub(), balancer.round_robin(), balancer.sticky("key")];
+        let callers: Vec<_> = callers.into_iter().map(|stub| scope.spawn(|| call(stub))).collect();
+        for by_stopping in [false, true] {
+            let before = created(&cluster, &names);
+            end_leases(&cluster, by_stopping);
+            until("both names again", || {
+                let now = created(&cluster, &names);
+                let again = now.iter().zip(&before).all(|(now, before)| now > before);
+                (again || callers.iter().any(|caller| caller.is_finished())).then_some(())
+            });
+        }
+        over.store(true, Relaxed);
+    });
+    println!("{} calls of each kind", calls.load(Relaxed));
+}
+
 /// Not a test by itself: a process that exports until it is killed.
 #[test]
 fn exporting_process() {

@@ -1,0 +1,190 @@
+//! Tests that a registry that loses all its entries, as etcd does that was away for longer than their leases,
+//! costs no balanced call and no member of a group, as long as the servers are well; and that members that
+//! have left are not called for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use farcall::driver_mutants::Rule;
+use farcall::{CallFailed, Group, Kind, Ran};
+use farcall_sim::{Process, Sim, check, find, replay, sim};
+
+#[farcall::interface]
+trait Store {
+    fn add(&self, number: u64) -> farcall::Result<u64>;
+}
+
+struct Server;
+
+impl Store for Server {
+    fn add(&self, number: u64) -> farcall::Result<u64> {
+        Ok(number)
+    }
+}
+
+/// A server, which drains and ends when it is told to.
+struct Replica {
+    process: Process,
+    ends: Arc<AtomicBool>,
+}
+
+impl Replica {
+    fn start(sim: &Sim, number: u64) -> Replica {
+        let ends = Arc::<AtomicBool>::default();
+        let told = ends.clone();
+        let process = sim.server(&format!("replica {number}"), move || {
+            let export = farcall::export::<dyn Store>(&format!("Store/{number}"), Arc::new(Server))?;
+            while !told.load(SeqCst) {
+                sim::sleep(Duration::from_millis(1 + sim::below(20)));
+            }
+            assert!(export.drain(Duration::from_secs(25)));
+            Ok::<(), farcall::Error>(())
+        });
+        Replica { process, ends }
+    }
+
+    fn drain(&self) {
+        self.ends.store(true, SeqCst);
+        self.process.wait();
+    }
+
+    fn restart(&self) {
+        self.ends.store(false, SeqCst);
+        self.process.restart();
+    }
+}
+
+fn start(sim: &Sim, count: u64) -> Vec<Replica> {
+    let replicas = (0..count).map(|number| Replica::start(sim, number)).collect();
+    sim.sleep(Duration::from_millis(200));
+    replicas
+}
+
+fn import() -> Group<StoreClient> {
+    farcall::import_all::<dyn Store>("Store").expect("servers are exported")
+}
+
+/// Waits for up to this many milliseconds.
+fn pause(sim: &Sim, most: u64) {
+    sim.sleep(Duration::from_millis(sim.below(most)));
+}
+
+/// Makes the registry lose its entries several times, while balanced stubs and group calls call. Sometimes a
+/// replica drains meanwhile, and is started again. Returns how many calls were made.
+fn lose(sim: &Sim, broken: Option<Rule>) -> u64 {
+    let replicas = start(sim, 1 + sim.below(3));
+    let (over, calls) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+    for which in 0..3 {
+        let (over, calls) = (over.clone(), calls.clone());
+        sim.process(&format!("client {which}"), move || {
+            let group = import();
+            let balancer = group.balancer();
+            let stub = if which == 0 { balancer.stub() } else { balancer.round_robin() };
+            while !over.load(SeqCst) {
+                let number = calls.fetch_add(1, SeqCst);
+                assert_eq!(stub.add(number), Ok(number));
+                if which == 2 {
+                    let all = group.multi().add(number).all();
+                    assert!(all.results().count() > 0, "{all:?}");
+                }
+                sim::sleep(Duration::from_millis(sim::below(100)));
+            }
+        });
+    }
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    for _ in 0..4 {
+        // Meanwhile all clients call all servers. One that has joined gets its share after ten seconds.
+        sim.sleep(Duration::from_secs(11));
+        pause(sim, 500);
+        let mut lost = sim.lose_names();
+        let restarted = (replicas.len() > 1 && sim.below(2) == 0).then(|| sim.below(replicas.len() as u64));
+        if let Some(which) = restarted {
+            pause(sim, 500);
+            replicas[which as usize].drain();
+        }
+        while !lost.is_empty() {
+            pause(sim, 5_000);
+            sim.publish_again(&lost.swap_remove(sim.below(lost.len() as u64) as usize));
+        }
+        if let Some(which) = restarted {
+            pause(sim, 500);
+            replicas[which as usize].restart();
+        }
+    }
+    over.store(true, SeqCst);
+    sim.run();
+    calls.load(SeqCst)
+}
+
+#[test]
+fn no_call_fails_while_the_registry_has_lost_its_entries() {
+    let calls = Arc::<AtomicU64>::default();
+    let sum = calls.clone();
+    check(12, move |sim| {
+        sum.fetch_add(lose(sim, None), SeqCst);
+    });
+    println!("{} calls", calls.load(SeqCst));
+    assert!(calls.load(SeqCst) > 1_000);
+}
+
+#[test]
+fn the_broken_rule_is_noticed() {
+    let rule = Rule::UnlistedIsKept;
+    let failure = find(10, move |sim| _ = lose(sim, Some(rule))).expect("something notices it");
+    replay(failure.seed, |sim| _ = lose(sim, None)).expect("nothing else fails");
+    println!("{rule:?}: seed {}: {}", failure.seed, failure.why.lines().next().unwrap_or_default());
+}
+
+fn told(outcome: farcall::Result<u64>) -> (Kind, Ran) {
+    let why = CallFailed::from(outcome.unwrap_err());
+    (why.kind(), why.ran())
+}
+
+#[test]
+fn members_that_have_drained_are_gone_at_once() {
+    check(10, |sim| {
+        let replicas = start(sim, 2);
+        let group = import();
+        let stub = group.balanced();
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        if sim.below(2) == 0 {
+            sim.lose_names();
+        }
+        replicas.iter().for_each(Replica::drain);
+        let begun = sim::now();
+        assert_eq!(told(stub.add(1)).1, Ran::No);
+        assert!(group.is_empty(), "{group:?}");
+        sim.sleep(Duration::from_millis(100));
+        assert_eq!(told(stub.add(1)), (Kind::NoSuchName, Ran::No));
+        assert!(sim::now() - begun < Duration::from_millis(500), "{:?}", sim::now() - begun);
+    });
+}
+
+#[test]
+fn a_member_that_has_died_is_not_kept_and_one_that_is_well_only_for_a_while() {
+    check(5, |sim| {
+        let replicas = start(sim, 2);
+        let group = import();
+        let stub = group.balancer().round_robin();
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        sim.lose_names();
+        replicas[0].process.crash();
+        // One of the calls finds out that a member has died.
+        let failed = (0..20).filter(|number| stub.add(*number).is_err()).count();
+        assert!(failed <= 1, "{failed} calls failed");
+        assert_eq!(group.len(), 1, "{group:?}");
+        sim.sleep(Duration::from_secs(590));
+        assert_eq!(stub.add(1), Ok(1));
+        sim.sleep(Duration::from_secs(30));
+        assert!(group.is_empty(), "{group:?}");
+        // Of the calls to an only member, one in 32 looks whether it still is one.
+        let well = (0..32).filter(|number| stub.add(*number).is_ok()).count();
+        assert!(well < 32, "the member is kept");
+        assert_eq!(told(stub.add(1)), (Kind::NoSuchName, Ran::No));
+        sim.publish_again("Store/1");
+        sim.sleep(Duration::from_millis(100));
+        assert_eq!(stub.add(1), Ok(1));
+        replicas[1].drain();
+    });
+}
