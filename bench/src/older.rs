@@ -10,7 +10,7 @@ use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Pin, Row, Setup};
 use crate::field::Field;
 use crate::laps::{self, laps};
 use crate::multi;
-use crate::peers::FARCALL;
+use crate::peers::{FARCALL, FARCALL_SECURE};
 use crate::rates::rates;
 
 /// The largest permitted ratio of times, for the upper end of its interval.
@@ -62,6 +62,7 @@ enum Kind {
 
 const USES: &[Use] = &[
     Use { name: "null call", peer: FARCALL, bytes: 0, kind: Kind::Laps },
+    Use { name: "sealed null call", peer: FARCALL_SECURE, bytes: 0, kind: Kind::Laps },
     Use { name: "call of 32 B", peer: FARCALL, bytes: 32, kind: Kind::Laps },
     Use { name: "call of 4000 B", peer: FARCALL, bytes: 4000, kind: Kind::Laps },
     Use { name: "64 outstanding", peer: FARCALL, bytes: 32, kind: Kind::Window(64) },

@@ -412,6 +412,30 @@ fn the_server_looks_for_silent_clients_at_most_every_five_milliseconds() {
     assert!(looks.windows(2).all(|two| two[1].since(two[0]) >= Duration::from_millis(5)), "{looks:?}");
 }
 
+/// A look at a part of many calls finds the call of a silent client only by chance. So such clients do not
+/// make the server look sooner.
+#[test]
+fn silent_clients_among_thousands_of_calls_do_not_make_the_server_look_more_often() {
+    let mut pair = Pair::acquainted();
+    let peers: Vec<_> = (1..=64).map(|port| join(&mut pair, HARM, port)).collect();
+    let begun = pair.now;
+    for peer in peers {
+        let call = |n| frame_about(CALL, 0, n, 9, &[0, EXPORT as u32, 1]);
+        comes(&mut pair, peer, &(0..128).map(call).collect::<Vec<_>>());
+        pair.now = pair.now + Duration::from_millis(37);
+    }
+    let (mut looks, mut given_up) = (0, 0);
+    while let Some(due) = pair.server.timeout().filter(|due| *due <= begun + Duration::from_secs(18)) {
+        pair.now = pair.now.max(due);
+        pair.server.handle_timeout(pair.now);
+        looks += 1;
+        given_up += forsaken(&mut pair).len();
+    }
+    assert_eq!(given_up, 64 * 128);
+    // The server looks at half of the calls at a time, and at all of them in two seconds.
+    assert!(looks <= 8, "{looks} looks");
+}
+
 #[test]
 fn only_a_probe_of_the_call_itself_detaches_it() {
     // The first probe is of an older call, the second of another exchange. A duplicate of the call follows.

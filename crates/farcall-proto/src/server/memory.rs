@@ -127,6 +127,9 @@ impl Server {
             0 => has_ciphers.then(|| now + round),
             _ => Some(now + round.saturating_mul(slice) / all),
         };
+        // A sweep at the moment at which a client will have been silent for too long finds its calls only if
+        // it reaches all. Otherwise it would look at others' calls, however many such moments there are.
+        let soonest = soonest.filter(|_| all == slice);
         self.set_sweep(
             next.map(|next| soonest.map_or(next, |due: Time| next.min(due.max(now + MIN_SWEEP_GAP)))),
         );
