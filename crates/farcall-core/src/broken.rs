@@ -13,6 +13,10 @@ pub enum Rule {
     SilentIsAskedFirst,
     /// While a registry lists nobody, its former members get calls as long as they take them.
     UnlistedIsKept,
+    /// A timer that is set to an earlier time than all others interrupts the thread that waits for these.
+    EarlierTimeInterrupts,
+    /// Of the times to which a timer was set, the last one counts.
+    LastTimeCounts,
     /// The servers of a group call are probed while the user's own code runs.
     ProbingGoesOn,
     /// A call of a group that hangs holds no room: further members are called although none has replied.

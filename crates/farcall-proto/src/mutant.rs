@@ -124,6 +124,10 @@ mutants! {
     LateDrainBelieved = "late-drain-believed",
     /// A server that drains tells only the clients that have called.
     UncalledUntold = "uncalled-untold",
+    /// A server that drains tells no client.
+    DrainUntold = "drain-untold",
+    /// A client takes no notice of a drain.
+    DrainUnheard = "drain-unheard",
     /// A client that is told of a drain asks no sooner for calls whose outcomes it lacks.
     DrainAsksLate = "drain-asks-late",
     /// A server that drains does not wait for clients that it has forgotten.
@@ -374,8 +378,13 @@ impl Rule {
     pub const OF_USERS: &'static [Rule] = &[Rule::UserUnproven, Rule::UserProofMoves, Rule::ChallengeAdmits];
 
     /// The rules that tests of drains notice: the simulator does not count a call as lost that may have run.
-    pub const OF_DRAINS: &'static [Rule] =
-        &[Rule::UncalledUntold, Rule::DrainAsksLate, Rule::ForgottenUnheard];
+    pub const OF_DRAINS: &'static [Rule] = &[
+        Rule::DrainUntold,
+        Rule::DrainUnheard,
+        Rule::UncalledUntold,
+        Rule::DrainAsksLate,
+        Rule::ForgottenUnheard,
+    ];
 
     /// The rules by which a server learns of calls that were given up. Few runs of the simulator need them: a
     /// call's caller gives it up unheard, makes no further call of its activity, and waits for another one

@@ -36,6 +36,16 @@ fn a_call_that_was_lost_ends_at_the_word_and_one_that_executes_is_finished() {
     assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
 }
 
+/// Returns what the caller of a call that was lost is told when the server drains.
+fn told_at_the_word() -> Vec<(u64, Told)> {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"lost");
+    drop(pair.sent());
+    let words = drain(&mut pair, None);
+    pair.hear(&words);
+    std::mem::take(&mut pair.told)
+}
+
 #[test]
 fn after_the_word_calls_fail_at_once_and_nothing_is_sent() {
     let mut pair = Pair::acquainted();
@@ -292,6 +302,7 @@ fn broken_rules_of_drains_are_noticed() {
     for rule in Rule::OF_DRAINS {
         common::MUTANT.set(Mutant::of(*rule));
         let is_noticed = match rule {
+            Rule::DrainUntold | Rule::DrainUnheard => told_at_the_word().is_empty(),
             Rule::UncalledUntold => bound_and_drained().1.is_empty(),
             Rule::DrainAsksLate => asked_after_a_word().is_empty(),
             Rule::ForgottenUnheard => {

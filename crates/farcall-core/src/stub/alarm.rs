@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::env::{Env, Event, Time};
+use crate::broken::Rule;
+use crate::env::{Env, Event, Time, breaks};
 use crate::sys::fork;
 use crate::{CallFailed, guard, lock};
 
@@ -73,8 +74,12 @@ impl Alarm {
         let generation = fork::generation();
         let (former, is_first, starts) = {
             let mut state = lock(&self.state);
+            if state.times.contains_key(&number) && breaks(Rule::LastTimeCounts, || self.env.clone()) {
+                return Ok(());
+            }
             let former = state.remove(number);
-            let is_first = state.next().is_none_or(|next| time < next);
+            let is_first = state.next().is_none_or(|next| time < next)
+                && !breaks(Rule::EarlierTimeInterrupts, || self.env.clone());
             state.times.insert(number, time);
             state.wakers.insert((time, number), waker);
             let starts = state.runs_in.replace(generation) != Some(generation);
@@ -158,3 +163,6 @@ impl Drop for Timer {
         self.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

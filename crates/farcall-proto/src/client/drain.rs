@@ -53,6 +53,9 @@ impl Conversation {
             self.stats.dropped += 1;
             return;
         }
+        if self.config.mutant.breaks(Rule::DrainUnheard) {
+            return;
+        }
         // Each look is at all calls. The pause bounds the work that a server can make by repeating itself.
         let pause = self.pause_after_look();
         let drained = self.drained.get_or_insert_default();

@@ -108,7 +108,9 @@ impl Server {
     pub fn tell_drain(&mut self, export: Option<u64>) {
         let export = export.unwrap_or(0);
         self.draining.rounds.retain(|round| round.export != export);
-        self.draining.rounds.push(Round { export, next: 0, told: 0 });
+        if !self.config.mutant.breaks(Rule::DrainUntold) {
+            self.draining.rounds.push(Round { export, next: 0, told: 0 });
+        }
     }
 
     /// Ends the drain of an export, once its clients were told. Later calls of it, and questions for its
