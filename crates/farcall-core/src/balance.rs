@@ -192,7 +192,7 @@ impl<C: Client> Balancer<C> {
     pub(crate) fn best(&self, count: usize) -> Members {
         let shared = &self.shared;
         let now = shared.env.now();
-        let choices = shared.choices(now);
+        let choices = shared.choices(now, None);
         shared.ejections.look(&choices, now);
         let best = shared.picker.best(&choices, count, now);
         Members::new(best.into_iter().map(|which| Watched::member(shared, &choices, which)).collect())
@@ -202,7 +202,7 @@ impl<C: Client> Balancer<C> {
     pub fn members(&self) -> Vec<MemberState> {
         let shared = &self.shared;
         let now = shared.env.now();
-        states(&shared.choices(now), now)
+        states(&shared.choices(now, None), now)
     }
 
     fn stub_by(&self, policy: Policy) -> C {
@@ -250,7 +250,7 @@ impl Shared {
             u64::from_ne_bytes(number)
         };
         let subset = (most, random());
-        let members = roster.at_most(subset.0, subset.1);
+        let members = roster.at_most(subset.0, subset.1, None);
         members.join(Members::JOIN_TIME);
         let now = env.now();
         let shared = Arc::new(Shared {
@@ -273,19 +273,22 @@ impl Shared {
     }
 
     /// Returns the index of a member for a call among these choices, or among those that the group has by
-    /// now. The call has `met` the members with these states already.
+    /// now; and when that was known, because the question for these may take time. The call may take `within`,
+    /// and has `met` the members with these states already.
     fn choose(
         &self,
         choices: &mut Arc<[Choice]>,
         policy: Policy,
-        now: Time,
+        (mut now, within): (Time, Option<Duration>),
         met: &[Arc<Health>],
-    ) -> Result<usize, CallFailed> {
+    ) -> Result<(usize, Time), CallFailed> {
         if self.is_due_at(now) {
-            *choices = self.choices(now);
+            *choices = self.choices(now, within);
+            now = self.env.now();
         }
         self.ejections.look(choices, now);
-        self.picker.pick(choices, policy, now, met).ok_or_else(no_members)
+        let which = self.picker.pick(choices, policy, now, met).ok_or_else(no_members)?;
+        Ok((which, now))
     }
 
     /// Returns the index of a member for a call that reads no clock, if the call needs none.
@@ -338,10 +341,12 @@ impl Shared {
         self.unlooked.store(0, Relaxed);
     }
 
-    /// Asks the group for its members now, because one is leaving, or waits for the thread that asks.
+    /// Asks the group for its members now, because one is leaving, or waits for the thread that asks. That
+    /// takes no more than half of the time that the call has left, `within`.
     #[cold]
-    fn ask_now(&self) -> Arc<[Choice]> {
-        let until = self.env.now() + MAX_WAIT_FOR_MEMBERS;
+    fn ask_now(&self, within: Option<Duration>) -> Arc<[Choice]> {
+        let most = within.map_or(MAX_WAIT_FOR_MEMBERS, |within| MAX_WAIT_FOR_MEMBERS.min(within / 2));
+        let until = self.env.now() + most;
         // An answer to an earlier question may be older than the member's farewell.
         let needed = lock(&self.state).asked + 1;
         loop {
@@ -363,7 +368,7 @@ impl Shared {
                 None => {
                     self.due.store(0, Relaxed);
                     self.roster.ask_anew();
-                    self.choices(self.env.now());
+                    self.choices(self.env.now(), within);
                 }
             }
         }
@@ -375,8 +380,8 @@ impl Shared {
         now.as_nanos() >= self.due.load(Relaxed)
     }
 
-    /// Returns the present members.
-    fn choices(&self, now: Time) -> Arc<[Choice]> {
+    /// Returns the present members, for a call that may take `within`.
+    fn choices(&self, now: Time, within: Option<Duration>) -> Arc<[Choice]> {
         {
             let mut state = lock(&self.state);
             if !self.is_due_at(now) || state.asking {
@@ -387,7 +392,7 @@ impl Shared {
         }
         // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the
         // members that are known.
-        match guard::run(|| self.roster.at_most(self.subset.0, self.subset.1)) {
+        match guard::run(|| self.roster.at_most(self.subset.0, self.subset.1, within)) {
             // The time counts from now, because asking may have taken longer than members are taken as known.
             Ok(members) => self.renew(&members, self.env.now(), true),
             Err(_) => {

@@ -9,6 +9,8 @@ pub enum Rule {
     DrainWaits,
     /// A balanced call that a draining member has refused is tried at another member.
     RefusedIsTriedElsewhere,
+    /// A call of a group whose members are known waits little for a silent registry.
+    KnownMembersServe,
     /// A silent member is asked in the background whether it answers, before a balanced call tries it.
     SilentIsAskedFirst,
     /// While a registry lists nobody, its former members get calls as long as they take them.

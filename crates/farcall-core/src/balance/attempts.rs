@@ -61,7 +61,7 @@ pub(super) struct Attempts {
     failed: usize,
     /// Whether it may meet the members once more that were leaving, because by now they may have come back.
     is_second_round: bool,
-    /// Until when the call may take, if it has a deadline and has failed once.
+    /// Until when the call may take, if it has a deadline, and has failed once or has waited for the members.
     until: Option<Time>,
 }
 
@@ -78,9 +78,7 @@ impl Attempts {
         why: &CallFailed,
         (begun, within, procedure): (Time, Option<Duration>, &Procedure),
     ) -> bool {
-        if self.met.is_empty() && !self.is_second_round {
-            self.until = within.map(|within| begun + within);
-        }
+        self.until = self.until.or(within.map(|within| begun + within));
         self.met.push(choices[which].health.clone());
         let may_run_again = match why.ran() {
             Ran::No => true,
@@ -94,7 +92,8 @@ impl Attempts {
             Verdict::Leaves if breaks(Rule::RefusedIsTriedElsewhere, || shared.env.clone()) => false,
             Verdict::Leaves => {
                 self.leaving += 1;
-                shared.ask_now();
+                let left = self.until.map(|until| until.since(shared.env.now()));
+                shared.ask_now(left);
                 self.leaving <= MAX_LEAVING_PER_CALL
             }
             // The member has not begun the call, and half of the time is left. That adds no load to speak of.
@@ -117,6 +116,16 @@ impl Attempts {
             self.met.clear();
         }
         may
+    }
+
+    /// Returns how long an attempt may take that begins at `begun`. At `asked`, when its member was asked for,
+    /// it had `within`.
+    #[inline]
+    pub fn began(&mut self, within: Option<Duration>, asked: Time, begun: Time) -> Option<Duration> {
+        if asked != begun {
+            self.until = self.until.or(within.map(|within| asked + within));
+        }
+        self.within(within, begun)
     }
 
     /// Returns how long an attempt that begins now may take, of a call that may take `within`.

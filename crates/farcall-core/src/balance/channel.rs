@@ -31,10 +31,17 @@ impl Balanced {
     /// changed so often that their list is under a lock.
     #[inline(never)]
     fn call_present(&self, looks: bool, call: &Call<'_>, sink: Sink<'_>) {
+        let (shared, mut within) = (&self.shared, call.within);
         let choices = match looks {
-            true => self.shared.choices(self.shared.env.now()),
-            false => self.shared.list.get(),
+            true => {
+                let asked = shared.env.now();
+                let choices = shared.choices(asked, within);
+                within = within.map(|within| within.saturating_sub(shared.env.now().since(asked)));
+                choices
+            }
+            false => shared.list.get(),
         };
+        let call = &Call { within, ..*call };
         match &choices[..] {
             [_] => self.call_only(&choices, call, sink),
             _ => self.call_one_of(&choices, call, sink),
@@ -86,7 +93,7 @@ impl Balanced {
     fn call_timed(&self, choices: Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
         self.shared.retries.add_call();
         let mut attempts = Attempts::default();
-        match self.attempt(choices, &attempts, call, sink) {
+        match self.attempt(choices, &mut attempts, call, sink) {
             Ok(None) => {}
             Ok(Some((at, why))) => self.go_on_after(at, why, &mut attempts, call, sink),
             Err(why) => sink(Reply::Failed(why)),
@@ -146,14 +153,15 @@ impl Balanced {
     fn attempt(
         &self,
         mut choices: Arc<[Choice]>,
-        attempts: &Attempts,
+        attempts: &mut Attempts,
         call: &Call<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<(At, CallFailed)>, CallFailed> {
         let shared = &self.shared;
-        let begun = shared.env.now();
-        let which = shared.choose(&mut choices, self.policy, begun, &attempts.met)?;
-        let within = attempts.within(call.within, begun);
+        let asked = shared.env.now();
+        let within = attempts.within(call.within, asked);
+        let (which, begun) = shared.choose(&mut choices, self.policy, (asked, within), &attempts.met)?;
+        let within = attempts.began(within, asked, begun);
         let hurries = within.is_some() && attempts.met.len() + 1 < choices.len();
         let failed = shared.call_at((&choices, which), begun, &Call { within, hurries, ..*call }, sink);
         Ok(failed.map(|why| ((choices, which, begun), why)))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::attempts::Attempts;
 use super::health::Verdict;
@@ -40,8 +41,13 @@ struct Kept {
 type Pending = Box<dyn PendingCall>;
 
 impl Attempt {
-    /// Begins an attempt of a call at a member that is chosen now.
-    fn begin((shared, policy): (&Arc<Shared>, Policy), call: &Call<'_>) -> Result<Attempt, CallFailed> {
+    /// Begins the first attempt of a call, at a member that is chosen now. Returns it, and how long it may
+    /// take.
+    fn begin(
+        (shared, policy): (&Arc<Shared>, Policy),
+        call: &Call<'_>,
+        attempts: &mut Attempts,
+    ) -> Result<(Attempt, Option<Duration>), CallFailed> {
         let mut choices = shared.list.get();
         let untimed = match choices.len() {
             1 if !shared.is_due() => Some(0),
@@ -50,11 +56,13 @@ impl Attempt {
         if let Some(which) = untimed {
             choices[which].health.begin_untimed();
             let begun = call.within.map(|_| shared.env.now());
-            return Ok(Attempt { shared: shared.clone(), choices, which, begun, ended: false });
+            let attempt = Attempt { shared: shared.clone(), choices, which, begun, ended: false };
+            return Ok((attempt, call.within));
         }
-        let now = shared.env.now();
-        let which = shared.choose(&mut choices, policy, now, &[])?;
-        Ok(Attempt::at(shared, &choices, which, now))
+        let asked = shared.env.now();
+        let (which, begun) = shared.choose(&mut choices, policy, (asked, call.within), &[])?;
+        let within = attempts.began(call.within, asked, begun);
+        Ok((Attempt::at(shared, &choices, which, begun), within))
     }
 
     /// Begins an attempt of a call at the member `which`.
@@ -107,8 +115,10 @@ impl Started {
         start: impl FnOnce(&dyn Channel, Call<'_>) -> Pending,
     ) -> Result<Started, CallFailed> {
         shared.retries.add_call();
-        let attempt = Attempt::begin((shared, policy), call)?;
-        let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts: Attempts::default() });
+        let mut attempts = Attempts::default();
+        let (attempt, within) = Attempt::begin((shared, policy), call, &mut attempts)?;
+        let call = &Call { within, ..*call };
+        let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts });
         let hurries = call.within.is_some() && attempt.choices.len() > 1;
         let channel = &**attempt.channel();
         let pending = match &kept {

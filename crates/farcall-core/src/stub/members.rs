@@ -44,8 +44,10 @@ pub trait Roster: Send + Sync {
 
     /// Returns at most `most` of the present members, for a balancer. Which ones depends on their names and
     /// on `number`, so that balancers with other numbers use others. A group that binds its members binds
-    /// only these.
-    fn at_most(&self, most: usize, number: u64) -> Members {
+    /// only these. `within` is the time of the call that needs them, of which the question for them takes a
+    /// part at most.
+    fn at_most(&self, most: usize, number: u64, within: Option<Duration>) -> Members {
+        let _ = within;
         let members = self.members();
         if members.len() <= most {
             return members;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use farcall::driver_mutants::Rule;
 use farcall::memory::{Memory, Rights, Settings};
 use farcall::{CallFailed, Kind, Ran};
-use farcall_sim::{Process, Sim, check, sim};
+use farcall_sim::{Process, Sim, check, find, sim};
 
 #[farcall::interface]
 trait Member {
@@ -87,6 +88,58 @@ fn a_deadline_covers_a_silent_registry() {
         assert_eq!(waiting.join()?, 2);
         Ok::<(), farcall::Error>(())
     });
+}
+
+/// Calls members of a group, and a balanced stub, while the registry answers nothing, and one of the members
+/// drains. Each call ends within its time.
+fn behind_a_silent_registry(sim: &Sim, broken: Option<Rule>) -> farcall::Result<()> {
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    // One member drains while the registry is silent.
+    let drains_after = Duration::from_millis(1_000 + sim.below(4_000));
+    let _a = sim.server("a", move || {
+        let export = farcall::export::<dyn Member>("Member/a", Arc::new(Server))?;
+        sim::sleep(drains_after);
+        export.drain(Duration::from_secs(1));
+        Ok::<(), farcall::Error>(())
+    });
+    let _b = member(sim, "b");
+    let group = farcall::import_all::<dyn Member>("Member")?;
+    let within = Duration::from_millis(40 + sim.below(200));
+    let balanced = group.balancer().stub().within(within);
+    let works = |which: u64| {
+        let begun = sim::now();
+        match which {
+            0 => drop(balanced.look(1)?),
+            1 => drop(balanced.start().look(1).wait()?),
+            2 => drop(sim::block_on(balanced.start().look(1))?),
+            _ => assert_ne!(group.multi().look(1).within(within).all().results().count(), 0),
+        }
+        let took = sim::now() - begun;
+        assert!(took <= within + SLACK, "{took:?} of {within:?}");
+        Ok::<(), farcall::Error>(())
+    };
+    (0..4).try_for_each(works)?;
+    sim.silence_registry(true);
+    for _ in 0..80 {
+        sim.sleep(Duration::from_millis(sim.below(150)));
+        works(sim.below(4))?;
+    }
+    sim.silence_registry(false);
+    let _c = member(sim, "c");
+    // The registry is asked again.
+    for _ in 0..20 {
+        sim.sleep(Duration::from_millis(500));
+        works(sim.below(4))?;
+    }
+    assert!(group.members().iter().any(|member| member.name() == "Member/c"), "{:?}", group.members());
+    Ok::<(), farcall::Error>(())
+}
+
+#[test]
+fn a_silent_registry_holds_up_no_call_of_a_group_whose_members_are_known() {
+    check(40, |sim| behind_a_silent_registry(sim, None));
+    let broken = find(40, |sim| _ = behind_a_silent_registry(sim, Some(Rule::KnownMembersServe)));
+    broken.expect("a broken rule is noticed");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use farcall_names::{Address, Entry, Label, Name, Owner};
 use super::bind::{Target, parse};
 use super::import::{Importer, binding, binding_to, channel_of, importer_to};
 use super::lookup::{Found, Wanted};
+use super::tasks::Tasks;
 use super::{Inner, Runtime};
 use crate::balance::ShowMembers;
 use crate::env::{Env, Time, breaks};
@@ -23,6 +24,14 @@ use crate::{CallFailed, Kind, Ran, context, idl, lock};
 /// How long to wait for members that do not answer while the members of a group are bound. A member that has
 /// not answered is bound by its first call, which delays no other member.
 const BIND_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a call waits for the registry of its group, if the members are known that there were last: a
+/// registry that is silent must cost calls little. A call with a deadline waits no longer than a quarter of
+/// its time. The registry is asked further in the background.
+const MEMBERS_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long the registry is asked in the background, at most.
+const BACKGROUND_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most members that are bound when a group is imported, so that its first call need not wait for any.
 const MAX_BOUND_AT_IMPORT: usize = 100;
@@ -57,7 +66,10 @@ pub(super) fn roster(
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());
     inner.names()?;
-    let follower = Follower { inner, type_name, interface, known: Mutex::default() };
+    let (known, is_slow, asks) = Default::default();
+    let me =
+        |me: &Weak<Follower>| Follower { me: me.clone(), inner, type_name, interface, known, is_slow, asks };
+    let follower = Arc::new_cyclic(me);
     let deadline = [deadline, context::inherited().0].into_iter().flatten().min();
     let entries = follower.follow(deadline)?;
     if entries.is_empty() {
@@ -68,7 +80,7 @@ pub(super) fn roster(
         let now = follower.inner.env.now();
         follower.members().join(deadline.map_or(BIND_PATIENCE, |by| by.since(now).min(BIND_PATIENCE)));
     }
-    Ok(Arc::new(follower))
+    Ok(follower)
 }
 
 /// Imports the members with these names, and binds all of them at once. A member that cannot be bound now is
@@ -131,10 +143,15 @@ impl Inner {
 /// them, and lists nobody until the servers have published again. So the members that it listed before stay
 /// while they take calls.
 struct Follower {
+    me: Weak<Follower>,
     inner: Arc<Inner>,
     type_name: Label,
     interface: Cow<'static, idl::Interface>,
     known: Mutex<Known>,
+    /// Whether the registry has not answered in time, and not since.
+    is_slow: AtomicBool,
+    /// Whether it is being asked in the background.
+    asks: AtomicBool,
 }
 
 /// What is known of the group, as of one version of the registry.
@@ -143,6 +160,8 @@ struct Known {
     version: Option<u64>,
     /// Whether the entries are to be read again, although the version is the same.
     is_doubtful: bool,
+    /// Whether a call has waited in vain for that.
+    has_waited: bool,
     entries: Arc<[Entry]>,
     /// The members whose entries the registry no longer lists, by name.
     unlisted: BTreeMap<String, Unlisted>,
@@ -200,21 +219,13 @@ impl Known {
 impl Roster for Follower {
     /// Returns the members. If the registry fails, returns the members that it knew last.
     fn members(&self) -> Members {
-        let entries = self.present();
-        if let Some(members) = self.known_for(&entries).and_then(|known| known.all.clone()) {
-            return members;
-        }
-        let members = self.bind(entries.iter());
-        if let Some(mut known) = self.known_for(&entries) {
-            known.all = Some(members.clone());
-        }
-        members
+        self.all_of(self.present(None))
     }
 
-    fn at_most(&self, most: usize, number: u64) -> Members {
-        let entries = self.present();
+    fn at_most(&self, most: usize, number: u64, within: Option<Duration>) -> Members {
+        let entries = self.present(within);
         if entries.len() <= most {
-            return self.members();
+            return self.all_of(entries);
         }
         let by = (most, number);
         if let Some(known) = self.known_for(&entries)
@@ -236,7 +247,8 @@ impl Roster for Follower {
     /// The registry says at once that it has changed, but not to everybody at the same time: another process
     /// may know of the change, and act on it, before this one is told of it.
     fn ask_anew(&self) {
-        lock(&self.known).is_doubtful = true;
+        let mut known = lock(&self.known);
+        (known.is_doubtful, known.has_waited) = (true, false);
     }
 
     fn env(&self) -> Arc<dyn Env> {
@@ -249,15 +261,16 @@ impl Roster for Follower {
 }
 
 impl Follower {
-    /// Returns the entries that the registry has now. If it fails, returns those that it had last. If there
-    /// are none, returns those of former members that still take calls.
-    fn present(&self) -> Arc<[Entry]> {
-        let deadline = Some(self.inner.bound_by());
-        let listed = self.follow(deadline).unwrap_or_else(|_| lock(&self.known).entries.clone());
-        if !listed.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
-            return listed;
+    /// Returns the members for these entries.
+    fn all_of(&self, entries: Arc<[Entry]>) -> Members {
+        if let Some(members) = self.known_for(&entries).and_then(|known| known.all.clone()) {
+            return members;
         }
-        lock(&self.known).still_taking_calls(self.inner.env.now())
+        let members = self.bind(entries.iter());
+        if let Some(mut known) = self.known_for(&entries) {
+            known.all = Some(members.clone());
+        }
+        members
     }
 
     /// Returns what is known, if it is about these entries: the registry may have changed meanwhile.
@@ -265,7 +278,82 @@ impl Follower {
         Some(lock(&self.known)).filter(|known| Arc::ptr_eq(&known.entries, entries))
     }
 
+    /// Returns the entries that the registry has now, for a call that may take `within`. If there are none,
+    /// returns those of former members that still take calls.
+    fn present(&self, within: Option<Duration>) -> Arc<[Entry]> {
+        let listed = self.listed(within);
+        if !listed.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
+            return listed;
+        }
+        lock(&self.known).still_taking_calls(self.inner.env.now())
+    }
+
+    /// Returns the entries that the registry has now. If it fails, or does not answer soon, returns those that
+    /// it had last.
+    fn listed(&self, within: Option<Duration>) -> Arc<[Entry]> {
+        let is_urgent = {
+            let known = lock(&self.known);
+            known.is_doubtful && !known.has_waited
+        };
+        if breaks(Rule::KnownMembersServe, || self.inner.env.clone()) {
+            let known = |_| lock(&self.known).entries.clone();
+            return self.follow(Some(self.inner.bound_by())).unwrap_or_else(known);
+        }
+        if !is_urgent && self.is_slow.load(Relaxed) {
+            self.ask_in_background();
+            return lock(&self.known).entries.clone();
+        }
+        let (part, patience) = if is_urgent { (2, BIND_PATIENCE) } else { (4, MEMBERS_PATIENCE) };
+        let asked = self.inner.env.now();
+        let inherited = context::inherited().0.map(|deadline| deadline.since(asked));
+        let most = [within, inherited].into_iter().flatten().min();
+        let most = most.map_or(patience, |within| patience.min(within / part));
+        if let Ok(entries) = self.follow(Some(asked + most)) {
+            return entries;
+        }
+        if self.inner.env.now().since(asked) >= most / 2 {
+            self.is_slow.store(true, Relaxed);
+            self.ask_in_background();
+        }
+        let mut known = lock(&self.known);
+        known.has_waited |= is_urgent;
+        known.entries.clone()
+    }
+
+    /// Asks the registry in the background, so that no call waits for it while it is slow.
+    #[cold]
+    fn ask_in_background(&self) {
+        struct Asks(Arc<Follower>);
+        impl Drop for Asks {
+            fn drop(&mut self) {
+                self.0.asks.store(false, Relaxed);
+            }
+        }
+        if self.asks.swap(true, Relaxed) {
+            return;
+        }
+        let me = self.me.clone();
+        let steps = async move {
+            let Some(asks) = me.upgrade().map(Asks) else { return };
+            let inner = &asks.0.inner;
+            let by = inner.env.now() + BACKGROUND_PATIENCE;
+            let _ = Tasks::run_blocking(inner, || asks.0.follow(Some(by)));
+        };
+        if Tasks::spawn(&self.inner, None, Box::pin(steps)).is_err() {
+            self.asks.store(false, Relaxed);
+        }
+    }
+
+    /// Returns the entries that the registry has now. Waits until the deadline at most.
     fn follow(&self, deadline: Option<Time>) -> Result<Arc<[Entry]>, CallFailed> {
+        let entries = self.ask(deadline)?;
+        if self.is_slow.load(Relaxed) {
+            self.is_slow.store(false, Relaxed);
+        }
+        Ok(entries)
+    }
+
+    fn ask(&self, deadline: Option<Time>) -> Result<Arc<[Entry]>, CallFailed> {
         let Found::Version(version) = self.inner.ask_registry(&Wanted::Version, deadline)? else {
             return Ok(Arc::default());
         };
@@ -285,7 +373,13 @@ impl Follower {
             Err(why) if known.version.is_some() && is_not_genuine(&why) => {
                 *known = Known { version: Some(version), ..Known::default() };
             }
-            entries => known.note(version, entries?.into_entries().into(), now),
+            entries => {
+                let entries = entries?.into_entries().into();
+                // A member may have left while this question was on its way.
+                let (is_doubtful, has_waited) = (known.is_doubtful && !is_doubtful, known.has_waited);
+                known.note(version, entries, now);
+                (known.is_doubtful, known.has_waited) = (is_doubtful, has_waited);
+            }
         }
         Ok(known.entries.clone())
     }
