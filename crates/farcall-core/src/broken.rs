@@ -11,6 +11,8 @@ pub enum Rule {
     RefusedIsTriedElsewhere,
     /// A call of a group whose members are known waits little for a silent registry.
     KnownMembersServe,
+    /// A started call that must be bound waits for the registry without blocking a thread of the tasks.
+    TasksAskAside,
     /// A silent member is asked in the background whether it answers, before a balanced call tries it.
     SilentIsAskedFirst,
     /// While a registry lists nobody, its former members get calls as long as they take them.

@@ -142,6 +142,40 @@ fn a_silent_registry_holds_up_no_call_of_a_group_whose_members_are_known() {
     broken.expect("a broken rule is noticed");
 }
 
+/// Starts more calls by name than tasks have threads while the registry answers nothing. The calls of others
+/// end in time, and whoever is cancelled ends at once.
+fn many_tasks_behind_a_silent_registry(sim: &Sim, broken: Option<Rule>) -> farcall::Result<()> {
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    sim.limit(Duration::from_secs(10));
+    let _a = member(sim, "a");
+    let unbound =
+        || farcall::import_each::<dyn Member>(&["Member"]).map(|group| group.stubs().next().unwrap().1);
+    let (many, other, cancelled) = (unbound()?, unbound()?, unbound()?);
+    sim.silence_registry(true);
+    let waiting: Vec<_> = (0..300).map(|_| many.start().add(1)).collect();
+    sim.sleep(Duration::from_millis(sim.below(1_000)));
+    ends_unrun(drawn(sim), |within| other.within(within).start().add(1).wait());
+    let mut cancelled = cancelled.start().add(1);
+    sim.sleep(Duration::from_millis(sim.below(100)));
+    let begun = sim::now();
+    cancelled.cancel();
+    let why = CallFailed::from(cancelled.wait().expect_err("it was cancelled"));
+    assert_eq!((why.kind(), why.ran()), (Kind::Cancelled, Ran::No), "{why}");
+    assert!(sim::now() - begun <= SLACK, "{:?}", sim::now() - begun);
+    sim.silence_registry(false);
+    for call in waiting {
+        assert_eq!(call.wait()?, 2);
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_that_a_silent_registry_holds_up_hold_up_no_others() {
+    check(10, |sim| many_tasks_behind_a_silent_registry(sim, None));
+    let broken = find(10, |sim| _ = many_tasks_behind_a_silent_registry(sim, Some(Rule::TasksAskAside)));
+    broken.expect("a broken rule is noticed");
+}
+
 #[test]
 fn a_deadline_covers_members_that_join_and_are_silent() {
     check(40, |sim| {

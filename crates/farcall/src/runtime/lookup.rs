@@ -2,17 +2,19 @@
 //!
 //! A registry that [keeps deadlines](Registry::keeps_deadlines) is told how much time is left. Any other is
 //! the user's, and may block for as long as it likes. It is asked in a thread of its own, which is left alone
-//! when the deadline has passed.
+//! when the deadline has passed. So is any registry that a task asks: tasks share few threads, and the call
+//! that a task makes may be cancelled meanwhile.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall_core::broken::Rule;
 use farcall_names::{Entry, Label, Name, Registry};
 
 use super::tasks::Tasks;
 use super::{Inner, registry_failed};
-use crate::env::Time;
+use crate::env::{Time, breaks};
 use crate::question::{Answer, Asides, Question};
 use crate::{CallFailed, Kind, Ran};
 
@@ -26,6 +28,14 @@ pub(super) enum Wanted {
     Version,
 }
 
+/// A question to the registry. Whoever asks the same shares its answer.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    wanted: Wanted,
+    /// A number of its own for a question whose answer must be no older than the question; otherwise 0.
+    asker: u64,
+}
+
 /// What a registry has answered.
 #[derive(Clone)]
 pub(super) enum Found {
@@ -33,8 +43,8 @@ pub(super) enum Found {
     Version(u64),
 }
 
-/// The questions to a registry that does not keep deadlines.
-pub(super) type Lookups = Asides<Wanted, Found>;
+/// The questions that threads of their own ask.
+pub(super) type Lookups = Asides<Asked, Found>;
 
 impl Inner {
     /// Returns the entries of a type or of an instance, with `anew` not from a copy that may be behind the
@@ -54,11 +64,12 @@ impl Inner {
         over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Answer<Vec<Entry>> {
         let wanted = Wanted::of(name, anew)?;
-        if self.registry.keeps_deadlines() {
+        if breaks(Rule::TasksAskAside, || self.env.clone()) && self.registry.keeps_deadlines() {
             return Tasks::run_blocking(self, || self.entries(name, anew, deadline));
         }
         Tasks::run_blocking(self, || self.names().map(drop))?;
-        Ok(self.lookup(&wanted)?.wait(over).await?.into_entries())
+        let asker = if anew { self.random() } else { 0 };
+        Ok(self.lookup(Asked { wanted, asker })?.wait(over).await?.into_entries())
     }
 
     /// Asks the registry. Blocks until the deadline at most.
@@ -81,14 +92,16 @@ impl Inner {
             });
         }
         crate::client::may_wait(&self.env)?;
-        self.lookup(wanted)?.wait_until(&*self.env, deadline).unwrap_or_else(|| Err(late(wanted)))
+        self.lookup(Asked { wanted: wanted.clone(), asker: 0 })?
+            .wait_until(&*self.env, deadline)
+            .unwrap_or_else(|| Err(late(wanted)))
     }
 
     /// Returns the question to the registry that is under way, or starts one.
-    fn lookup(&self, wanted: &Wanted) -> Answer<Arc<Question<Found>>> {
-        let (registry, asked) = (self.registry.clone(), wanted.clone());
-        self.lookups
-            .ask(&self.env, wanted, None, move || asked.ask(&*registry, None).map_err(registry_failed))
+    fn lookup(&self, asked: Asked) -> Answer<Arc<Question<Found>>> {
+        let (registry, wanted) = (self.registry.clone(), asked.wanted.clone());
+        let answer = move || wanted.ask(&*registry, None).map_err(registry_failed);
+        self.lookups.ask(&self.env, &asked, None, answer)
     }
 }
 
@@ -138,6 +151,12 @@ impl Found {
             Found::Entries(entries) => entries,
             Found::Version(_) => Vec::new(),
         }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.wanted.fmt(f)
     }
 }
 
