@@ -177,19 +177,20 @@ impl Queueing {
         self.now = next;
         let mut threads = self.waits.look(&self.pool, self.now);
         threads.iter_mut().for_each(|thread| thread.ask(&sleeps));
-        self.waits.park(&mut self.pool, &threads, self.now);
+        self.waits.park(&mut self.pool, &threads, true, self.now);
         self.begin();
         nap
     }
 
-    /// Looks when it is time, while no thread can be added.
-    fn waits_only(&mut self) -> Duration {
+    /// Looks when it is time, and begins nothing. `may_begin` says whether a queued call may begin once a
+    /// thread is parked.
+    fn waits_only(&mut self, may_begin: bool) -> Duration {
         let next = self.waits.next_look(self.now);
         let nap = next.since(self.now);
         self.now = next;
         let mut threads = self.waits.look(&self.pool, self.now);
         threads.iter_mut().for_each(|thread| thread.ask(|_| true));
-        self.waits.park(&mut self.pool, &threads, self.now);
+        self.waits.park(&mut self.pool, &threads, may_begin, self.now);
         nap
     }
 
@@ -267,8 +268,21 @@ fn a_full_server_whose_calls_all_sleep_is_looked_at_rarely() {
     queueing.pool.add_first();
     queueing.begun.clear();
     queueing.begin();
-    let naps: Vec<Duration> = (0..8).map(|_| queueing.waits_only()).collect();
+    let naps: Vec<Duration> = (0..8).map(|_| queueing.waits_only(true)).collect();
     assert_eq!(naps[7], Duration::from_millis(20));
+}
+
+/// The waiting calls of a host may hold all threads that it may have, while it sends more.
+#[test]
+fn a_server_whose_queued_calls_may_not_begin_is_looked_at_rarely() {
+    let mut queueing = Queueing::new();
+    let mut naps = Vec::new();
+    for _ in 0..8 {
+        naps.push(queueing.waits_only(false));
+        // Calls of other hosts begin meanwhile.
+        queueing.begin();
+    }
+    assert_eq!(naps, [1, 2, 4, 8, 16, 20, 20, 20].map(Duration::from_millis));
 }
 
 /// An environment whose threads can be joined, and where every time limit is over at once.

@@ -133,8 +133,9 @@ impl WaitWatch {
         }
     }
 
-    /// Parks the threads that wait, so that further calls may begin.
-    pub fn park(&mut self, pool: &mut Pool, threads: &[InCall], now: Time) {
+    /// Parks the threads that wait, so that further calls may begin. `may_begin` says whether a queued call
+    /// may begin once a thread is parked: if none may, the next look need not come soon.
+    pub fn park(&mut self, pool: &mut Pool, threads: &[InCall], may_begin: bool, now: Time) {
         if self.score <= -MAX_WRONG {
             (self.score, self.paused_until) = (0, now + self.pause);
             self.pause = (self.pause * 2).min(MAX_PAUSE);
@@ -152,8 +153,8 @@ impl WaitWatch {
         // The next calls will probably wait, too.
         let all_wait = suspects && threads.iter().all(|thread| thread.sleeps);
         pool.allow_extra(if all_wait { usize::try_from(self.score).unwrap_or(0) } else { 0 });
-        // Where no thread can be added, there is nothing to hurry for.
-        let hurries = threads.iter().any(|thread| thread.sleeps) && suspects && !pool.is_full();
+        // Where no call may begin or no thread can be added, there is nothing to hurry for.
+        let hurries = may_begin && threads.iter().any(|thread| thread.sleeps) && suspects && !pool.is_full();
         if hurries && self.short_naps < MAX_SHORT_NAPS {
             self.short_naps += 1;
             self.nap = SHORT_NAP;

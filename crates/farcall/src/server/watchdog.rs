@@ -112,7 +112,8 @@ impl Server {
         let (mut late, mut assigned) = (Vec::new(), Vec::new());
         {
             let core = &mut *self.lock();
-            core.waits.park(&mut core.pool, &threads, now);
+            let may_begin = core.turn();
+            core.waits.park(&mut core.pool, &threads, may_begin, now);
             let looks_again = !core.queue.is_empty() || core.pool.allows_extra();
             core.queue_look = looks_again.then(|| core.waits.next_look(now));
             let before = core.queue.len();
