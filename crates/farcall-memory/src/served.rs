@@ -129,21 +129,32 @@ impl Served {
         (brief, outcome)
     }
 
-    /// Reads a range that is not too long for one access.
+    /// Reads a short range on the fast path. Returns `None`, with nothing done, if that is not possible.
     #[inline(always)]
-    fn read_once(&self, offset: u64, into: &mut [u8], time: Allowance) -> Result<()> {
+    fn read_briefly(&self, offset: u64, into: &mut [u8]) -> Option<Result<()>> {
         if into.len() > MAX_FAST_READ_BYTES {
-            return self.read_ranges(&mut [(offset, into)], time);
+            return None;
         }
         let mut arguments = [0; 20];
         arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
         arguments[8..16].copy_from_slice(&offset.to_be_bytes());
         arguments[16..].copy_from_slice(&(into.len() as u32).to_be_bytes());
         match self.call_briefly::<Bytes>(&READ, &arguments, &mut |result| take_opaque(result, into)) {
-            (true, None) => Ok(()),
-            (_, Some(bytes)) => Ok(distribute(&bytes?, &mut [(offset, into)])?),
-            (false, None) => self.read_ranges(&mut [(offset, into)], time),
+            (true, None) => Some(Ok(())),
+            (_, Some(bytes)) => Some(bytes.and_then(|bytes| Ok(distribute(&bytes, &mut [(offset, into)])?))),
+            (false, None) => None,
         }
+    }
+
+    /// Reads a range in the ordinary way, in parts if it is too long for one access.
+    #[inline(never)]
+    fn read_parts(&self, begin: u64, into: &mut [u8], time: Allowance) -> Result<()> {
+        if into.len() <= MAX_ACCESS_BYTES {
+            return self.read_ranges(&mut [(begin, into)], time);
+        }
+        let offsets = (begin..).step_by(MAX_ACCESS_BYTES);
+        let mut parts = into.chunks_mut(MAX_ACCESS_BYTES).zip(offsets);
+        parts.try_for_each(|(part, offset)| self.read_ranges(&mut [(offset, part)], time))
     }
 
     fn write_short(&self, offset: u64, bytes: &[u8], notify: bool, time: Allowance) -> Result<()> {
@@ -224,24 +235,16 @@ fn encode(
 impl Carrier for Served {
     #[inline]
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let time = self.begin();
-        if into.len() <= MAX_ACCESS_BYTES {
-            return self.read_once(offset, into, time);
+        match self.read_briefly(offset, into) {
+            Some(outcome) => outcome,
+            None => self.read_parts(offset, into, self.begin()),
         }
-        let offsets = (offset..).step_by(MAX_ACCESS_BYTES);
-        into.chunks_mut(MAX_ACCESS_BYTES)
-            .zip(offsets)
-            .try_for_each(|(part, offset)| self.read_once(offset, part, time))
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         let time = self.begin();
         if exceeds_one_access(ranges.iter().map(|(_, into)| into.len())) {
-            return ranges.iter_mut().try_for_each(|(begin, into)| {
-                let offsets = (*begin..).step_by(MAX_ACCESS_BYTES);
-                let mut parts = into.chunks_mut(MAX_ACCESS_BYTES).zip(offsets);
-                parts.try_for_each(|(part, offset)| self.read_once(offset, part, time))
-            });
+            return ranges.iter_mut().try_for_each(|(begin, into)| self.read_parts(*begin, into, time));
         }
         self.read_ranges(ranges, time)
     }
