@@ -408,6 +408,7 @@ fn decayed_by_much(latency: u64, passed: u64) -> u64 {
 pub(super) enum Verdict {
     /// The member has answered as it should.
     Works,
+    /// The member has failed, or nobody says where it is while others may be bound.
     Fails,
     /// The member takes no more calls, which is no fault of it. It may come back under its name.
     Leaves,
@@ -429,10 +430,9 @@ impl Verdict {
             | Kind::Deadline
             | Kind::Draining
             | Kind::Panicked
+            | Kind::Registry
             | Kind::ResultLost => Verdict::Fails,
-            Kind::Cancelled | Kind::Forked | Kind::Local | Kind::Registry | Kind::Stopped | Kind::Unwound => {
-                Verdict::Nothing
-            }
+            Kind::Cancelled | Kind::Forked | Kind::Local | Kind::Stopped | Kind::Unwound => Verdict::Nothing,
             _ => Verdict::Works,
         }
     }

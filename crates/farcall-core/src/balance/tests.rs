@@ -15,6 +15,8 @@ use crate::{CallFailed, Kind, Ran};
 struct Server {
     calls: AtomicU32,
     fails: AtomicBool,
+    /// Whether a call fails because the registry does not say where the member is.
+    is_unfound: AtomicBool,
     /// Whether a call that fails may have run.
     ran: AtomicBool,
 }
@@ -24,7 +26,9 @@ impl Server {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.fails.load(Ordering::Relaxed) {
             let ran = if self.ran.load(Ordering::Relaxed) { Ran::Maybe } else { Ran::No };
-            return sink(Reply::Failed(CallFailed::new(Kind::Overloaded, ran)));
+            let is_unfound = self.is_unfound.load(Ordering::Relaxed);
+            let kind = if is_unfound { Kind::Registry } else { Kind::Overloaded };
+            return sink(Reply::Failed(CallFailed::new(kind, ran)));
         }
         sink(Reply::Result(Decoder::new(&[])));
     }
@@ -154,14 +158,17 @@ fn members_get_calls_in_turn() {
 
 #[test]
 fn a_call_that_did_not_run_goes_to_another_member() {
-    let (group, servers) = Group::of(4);
-    servers[1].fails.store(true, Ordering::Relaxed);
-    let balancer = group.balancer();
-    let stub = balancer.stub();
-    (0..200).for_each(|_| stub.call().unwrap());
-    let state = &balancer.members()[1];
-    assert!(state.failures > 0 && state.failures == state.calls && state.outstanding == 0, "{state:?}");
-    assert!(state.calls < 20, "a member that refuses gets few calls: {state:?}");
+    for is_unfound in [false, true] {
+        let (group, servers) = Group::of(4);
+        servers[1].is_unfound.store(is_unfound, Ordering::Relaxed);
+        servers[1].fails.store(true, Ordering::Relaxed);
+        let balancer = group.balancer();
+        let stub = balancer.stub();
+        (0..200).for_each(|_| stub.call().unwrap());
+        let state = &balancer.members()[1];
+        assert!(state.failures > 0 && state.failures == state.calls && state.outstanding == 0, "{state:?}");
+        assert!(state.calls < 20, "a member that refuses or is not found gets few calls: {state:?}");
+    }
 }
 
 #[test]

@@ -20,9 +20,11 @@ use crate::table::{Table, Token};
 const PUSH_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long the server waits for the acknowledgement of each of the writes by which a new clerk's memory gets
-/// all entries. All together take as long as they need: on a busy machine that is seconds, although the clerk
-/// is well.
+/// all entries.
 const FILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long all these writes may take. On a busy machine they take seconds, although the clerk is well.
+const FILL_WITHIN: Duration = Duration::from_secs(60);
 
 /// The most bytes that are written at once into the memory of a new clerk.
 const FILL_BYTES: usize = 64 << 10;
@@ -147,6 +149,7 @@ impl Core {
         answers: Remote,
         number: u64,
     ) -> Result<()> {
+        let until = Instant::now() + FILL_WITHIN;
         let tables = self.areas.but_blocks();
         let mut bytes = vec![0; FILL_BYTES];
         for offset in tables.clone().step_by(FILL_BYTES) {
@@ -154,7 +157,7 @@ impl Core {
             self.segment.read(offset, bytes).map_err(own)?;
             // The clerk's memory is new, so it has zeros already.
             if bytes.iter().any(|byte| *byte != 0) {
-                fill(&answers, self.layout.offset(&self.areas, offset), bytes)?;
+                fill(&answers, self.layout.offset(&self.areas, offset), bytes, until)?;
             }
         }
         let mut tokens = Vec::new();
@@ -164,7 +167,7 @@ impl Core {
             tokens.extend_from_slice(&begin.to_le_bytes());
         }
         for (n, bytes) in tokens.chunks(FILL_BYTES).enumerate() {
-            fill(&answers, self.layout.token(0) + (n * FILL_BYTES) as u64, bytes)?;
+            fill(&answers, self.layout.token(0) + (n * FILL_BYTES) as u64, bytes, until)?;
         }
         self.segment.store(lease(mailbox), number).map_err(own)?;
         state.pushing.push(Pushing { mailbox, lease: number, answers });
@@ -180,10 +183,10 @@ fn has_ended(why: &Error<Refused>) -> bool {
     }
 }
 
-fn fill(answers: &Remote, offset: u64, bytes: &[u8]) -> Result<()> {
+fn fill(answers: &Remote, offset: u64, bytes: &[u8], until: Instant) -> Result<()> {
     let mut write: Calls<(), (), Refused> = Calls::new();
     write.add((), answers.start_write(offset, bytes));
-    match write.wait_for(FILL_PATIENCE) {
+    match write.wait_for(FILL_PATIENCE.min(until.saturating_duration_since(Instant::now()))) {
         Some(((), outcome)) => Ok(outcome.map_err(own)?),
         None => {
             let why = "the clerk's memory cannot be written";
