@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::{Entry, Error, Label, Listing, Owner, PlaceError, Registration, Registry, Result};
@@ -241,7 +241,7 @@ impl Registry for Etcd {
     fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
         let key = self.0.keys.of(type_name, instance);
         let request = json!({"key": encoded(&key)});
-        let answer = self.0.gateway.call_until(mirror::after(within), "kv/range", &request)?;
+        let answer: Value = self.0.gateway.call_until(mirror::after(within), "kv/range", &request)?;
         answer["kvs"].get(0).map(|kv| parsed(type_name, instance, &key, kv)).transpose()
     }
 
@@ -296,7 +296,7 @@ impl fmt::Debug for EtcdBuilder {
 }
 
 /// Returns the entry that a key's value holds.
-fn parsed(type_name: &Label, instance: &Label, key: &str, kv: &serde_json::Value) -> Result<Entry> {
+fn parsed(type_name: &Label, instance: &Label, key: &str, kv: &Value) -> Result<Entry> {
     let value = decoded(&kv["value"]).unwrap_or_default();
     document::parse(type_name.clone(), instance.clone(), &value)
         .map_err(|why| Error::Malformed { key: key.to_owned(), why })

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use farcall_base::{lock, work};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -203,8 +204,13 @@ impl Gateway {
     }
 
     /// Does what [`Gateway::call`] does, but only until `deadline`, if that is earlier. Each endpoint that
-    /// has not been tried gets a share of the time.
-    pub(super) fn call_until(&self, deadline: Instant, path: &str, request: &Value) -> Result<Value> {
+    /// has not been tried gets a share of the time. An answer that is no `T` counts as none.
+    pub(super) fn call_until<T: DeserializeOwned>(
+        &self,
+        deadline: Instant,
+        path: &str,
+        request: &Value,
+    ) -> Result<T> {
         let now = Instant::now();
         let answer = self.repeat(Tries::Until(deadline.min(now + PATIENCE)), path, request);
         let is_away = matches!(answer, Err(Error::Unavailable { .. }));
@@ -217,7 +223,12 @@ impl Gateway {
 
     /// Sends a request to one endpoint, once, and waits for `within` at most. If that fails, the next request
     /// goes to another endpoint. Errors are those of [`Gateway::call`].
-    pub(super) fn call_once(&self, within: Duration, path: &str, request: &Value) -> Result<Value> {
+    pub(super) fn call_once<T: DeserializeOwned>(
+        &self,
+        within: Duration,
+        path: &str,
+        request: &Value,
+    ) -> Result<T> {
         self.repeat(Tries::One(within), path, request)
     }
 
@@ -236,7 +247,7 @@ impl Gateway {
                 break;
             }
             self.current.store(place, Ordering::Relaxed);
-            match self.call_once(left, "maintenance/status", &json!({})) {
+            match self.call_once::<Value>(left, "maintenance/status", &json!({})) {
                 Ok(status) => {
                     let version = status["version"].as_str().unwrap_or_default();
                     if !version::keeps_leases(version) {
@@ -255,7 +266,7 @@ impl Gateway {
     }
 
     /// Sends a request until an endpoint answers, or there are no more tries.
-    fn repeat(&self, tries: Tries, path: &str, request: &Value) -> Result<Value> {
+    fn repeat<T: DeserializeOwned>(&self, tries: Tries, path: &str, request: &Value) -> Result<T> {
         let mut pause = FIRST_PAUSE;
         let mut may_authenticate = true;
         loop {
@@ -338,7 +349,12 @@ impl Gateway {
     }
 
     /// Sends a request to the present endpoint, and waits for `within` at most.
-    fn try_call(&self, within: Duration, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
+    fn try_call<T: DeserializeOwned>(
+        &self,
+        within: Duration,
+        path: &str,
+        request: &Value,
+    ) -> std::result::Result<T, Failed> {
         let mut response = self.send(&self.agents().agent, Some(Instant::now() + within), path, request)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|why| self.failed(&why))?;
@@ -469,7 +485,7 @@ impl Lines {
 }
 
 /// Parses a text of JSON, unless it has too many values.
-pub(super) fn parsed(text: &[u8]) -> Option<Value> {
+pub(super) fn parsed<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
     if has_few_values(text) { serde_json::from_slice(text).ok() } else { None }
 }
 
@@ -488,7 +504,12 @@ pub(super) fn encoded(bytes: impl AsRef<[u8]>) -> String {
 
 /// Returns the bytes of a value of etcd's JSON, or none if it is not base64.
 pub(super) fn decoded(value: &Value) -> Option<Vec<u8>> {
-    STANDARD.decode(value.as_str().unwrap_or_default()).ok()
+    decoded_text(value.as_str().unwrap_or_default())
+}
+
+/// Returns the bytes that a text of etcd's JSON stands for, or none if it is not base64.
+pub(super) fn decoded_text(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
 }
 
 /// Returns a number of etcd's JSON, in which integers of 64 bits are strings and 0 is left out.
@@ -537,7 +558,7 @@ mod tests {
         // Which endpoint is asked first is a matter of chance.
         while silent.asked() == 0 {
             let gateway = Gateway::new(place.parse().unwrap(), &Access::default());
-            let answer = gateway.call_until(Instant::now() + SHORT, "kv/range", &json!({}));
+            let answer = gateway.call_until::<Value>(Instant::now() + SHORT, "kv/range", &json!({}));
             assert_eq!(number(&answer.unwrap()["header"]["revision"]), 7);
         }
     }

@@ -8,10 +8,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use farcall_base::{lock, work};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use super::document::{self, Keys, MAX_DOCUMENT};
-use super::gateway::{Gateway, Lines, decoded, jittered, number, parsed};
+use super::gateway::{Gateway, Lines, decoded_text, jittered, number, parsed};
 use crate::{Entry, Error, Label, Result};
 
 /// How many entries the first answer brings at most. The number doubles up to the second one: etcd 3.4 looks
@@ -96,8 +97,8 @@ impl Mirror {
         }
         let mut request = self.keys.all();
         request.insert("count_only".into(), true.into());
-        let answer = self.gateway.call_until(after(within), "kv/range", &request.into())?;
-        let revision = number(&answer["header"]["revision"]);
+        let answer: Page = self.gateway.call_until(after(within), "kv/range", &request.into())?;
+        let revision = answer.header.revision;
         let mut state = lock(&self.state);
         if !state.runs && !state.stopped && self.process == std::process::id() {
             state.revision = revision;
@@ -276,12 +277,14 @@ impl State {
         let kv = &event["kv"];
         let revision = number(&kv["mod_revision"]).saturating_sub(u64::from(!is_whole));
         self.revision = self.revision.max(revision);
-        let Some((type_name, instance)) = decoded(&kv["key"]).and_then(|key| keys.parse(&key)) else {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let kv = Kv { key: text(&kv["key"]), value: text(&kv["value"]) };
+        let Some((type_name, instance)) = decoded_text(&kv.key).and_then(|key| keys.parse(&key)) else {
             return;
         };
         let Some(entries) = self.types.get_mut(&type_name) else { return };
         let is_gone = event["type"].as_str() == Some("DELETE");
-        match entry_of(keys, kv).filter(|_| !is_gone) {
+        match entry_of(keys, &kv).filter(|_| !is_gone) {
             Some(entry) => self.copied += usize::from(entries.insert(instance, entry).is_none()),
             None => self.copied -= usize::from(entries.remove(&instance).is_some()),
         };
@@ -371,6 +374,35 @@ fn read_pages(
     }
 }
 
+/// A page of a range, of which only what is needed is kept.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Page {
+    header: Header,
+    kvs: Vec<Kv>,
+    /// Whether there are further keys.
+    more: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Header {
+    #[serde(deserialize_with = "revision")]
+    revision: u64,
+}
+
+/// A key and its value, both in base64.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kv {
+    key: String,
+    value: String,
+}
+
+fn revision<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error> {
+    Value::deserialize(from).map(|value| number(&value))
+}
+
 /// The pages that were read of a range.
 #[derive(Default)]
 struct Pages {
@@ -386,28 +418,27 @@ impl Pages {
     ///
     /// # Errors
     /// [`Error::TooLarge`] if there are too many keys or bytes.
-    fn add(&mut self, keys: &Keys, answer: &Value) -> Result<Option<Vec<u8>>> {
+    fn add(&mut self, keys: &Keys, page: &Page) -> Result<Option<Vec<u8>>> {
+        let Page { header, kvs, more } = page;
         if self.read.revision == 0 {
-            self.read.revision = number(&answer["header"]["revision"]);
+            self.read.revision = header.revision;
         }
-        let kvs = answer["kvs"].as_array().map_or(&[][..], |kvs| kvs);
         self.keys += kvs.len();
         work::steps(1 + kvs.len());
         if self.keys > MAX_KEYS {
             return Err(Error::TooLarge { what: "keys in the registry", size: self.keys, limit: MAX_KEYS });
         }
-        let text = |value: &Value| value.as_str().map_or(0, str::len);
-        self.bytes += kvs.iter().map(|kv| text(&kv["key"]) + text(&kv["value"])).sum::<usize>();
+        self.bytes += kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum::<usize>();
         if self.bytes > MAX_BYTES {
             let what = "bytes of keys and documents in the registry";
             return Err(Error::TooLarge { what, size: self.bytes, limit: MAX_BYTES });
         }
         self.read.entries.extend(kvs.iter().filter_map(|kv| entry_of(keys, kv)));
-        if answer["more"].as_bool() != Some(true) {
+        if !more {
             return Ok(None);
         }
         // The key that is next after the last one.
-        let next = kvs.last().and_then(|kv| decoded(&kv["key"]));
+        let next = kvs.last().and_then(|kv| decoded_text(&kv.key));
         Ok(next.map(|mut next| {
             next.push(0);
             next
@@ -419,9 +450,9 @@ impl Pages {
 pub(super) fn fuzz(lines: &[u8]) {
     let (keys, mut pages, mut state) = (Keys::new("test"), Pages::default(), State::default());
     for line in lines.split(|byte| *byte == b'\n') {
-        let Some(answer) = parsed(line) else { continue };
+        let Some(answer) = parsed::<Value>(line) else { continue };
         let former = pages.read.entries.len();
-        if pages.add(&keys, &answer).is_err() {
+        if parsed(line).is_some_and(|page: Page| pages.add(&keys, &page).is_err()) {
             return;
         }
         for entry in &pages.read.entries[former..] {
@@ -440,19 +471,19 @@ pub(super) fn fuzz(lines: &[u8]) {
 }
 
 /// Reads the key that a request would read, without its value.
-fn read_key(gateway: &Gateway, mut request: Map<String, Value>, deadline: Instant) -> Result<Value> {
+fn read_key(gateway: &Gateway, mut request: Map<String, Value>, deadline: Instant) -> Result<Page> {
     request.insert("keys_only".into(), true.into());
     gateway.call_until(deadline, "kv/range", &request.into())
 }
 
 /// Returns the entry of a key and its value, if they are those of an entry.
-pub(super) fn entry_of(keys: &Keys, kv: &Value) -> Option<Entry> {
-    let (type_name, instance) = keys.parse(&decoded(&kv["key"])?)?;
-    if kv["value"].as_str().is_some_and(|value| value.len() > 2 * MAX_DOCUMENT) {
-        // In base64 a document takes a third more.
+fn entry_of(keys: &Keys, kv: &Kv) -> Option<Entry> {
+    let (type_name, instance) = keys.parse(&decoded_text(&kv.key)?)?;
+    // In base64 a document takes a third more.
+    if kv.value.len() > 2 * MAX_DOCUMENT {
         return None;
     }
-    document::parse(type_name, instance, &decoded(&kv["value"])?).ok()
+    document::parse(type_name, instance, &decoded_text(&kv.value)?).ok()
 }
 
 #[cfg(test)]
@@ -524,8 +555,8 @@ mod tests {
     fn a_copy_that_grows_beyond_the_bound_is_given_up() {
         let mirror = mirror(|_, _| (200, json!({})));
         let mut state = lock(&mirror.state);
-        let (type_name, entry) =
-            ("Store".parse::<Label>().unwrap(), entry_of(&mirror.keys, &event("a", 1)["kv"]).unwrap());
+        let kv = serde_json::from_value(event("a", 1)["kv"].take()).unwrap();
+        let (type_name, entry) = ("Store".parse::<Label>().unwrap(), entry_of(&mirror.keys, &kv).unwrap());
         let instance = |which: usize| format!("i{which}").parse().unwrap();
         let entries: Vec<Entry> =
             (0..MAX_COPIED).map(|which| Entry { instance: instance(which), ..entry.clone() }).collect();
@@ -588,7 +619,8 @@ mod tests {
     #[test]
     fn an_answer_of_many_small_values_is_not_parsed() {
         let mirror = mirror(|_, _| (200, json!({"header": at(9), "kvs": vec![0; 1 << 20]})));
-        let why = mirror.gateway.call_once(Duration::from_secs(10), "kv/range", &json!({})).unwrap_err();
+        let why = mirror.gateway.call_once::<Page>(Duration::from_secs(10), "kv/range", &json!({}));
+        let why = why.err().unwrap();
         assert!(matches!(why, Error::TooLarge { .. }), "{why}");
     }
 
