@@ -1,24 +1,27 @@
-//! A bounded queue for servers, fair between payers (such as hosts) and between the callers of a payer.
-//! Payers take turns, and so do the callers of a payer. When the queue is full, the payer with the most
-//! entries loses one: the newest entry of the caller that has the most of them (Nagle 1987, "On packet
-//! switches with infinite storage").
+//! A bounded queue for servers, fair between networks, between the hosts of a network, and between the
+//! callers of a host. Networks take turns, and so do the hosts of a network and the callers of a host.
+//!
+//! When the queue is full, the network with the most entries loses one: of its host that has the most, the
+//! newest entry of the caller that has the most of them (Nagle 1987, "On packet switches with infinite
+//! storage"). One machine can have all addresses of an IPv6 network, so to count hosts alone would let it
+//! keep all others out.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
+use crate::host::{Host, Network};
+
 /// An entry of a queue.
 pub trait Waits {
-    /// The owner of a share of the queue, such as a host.
-    type Payer: Copy + Eq + Hash;
-    /// A caller that belongs to a payer. Callers of different payers never compare equal.
+    /// A caller that belongs to a host. Callers of different hosts never compare equal.
     type Caller: Copy + Eq + Hash;
     /// The type of key that distinguishes a caller's entries.
     type Key: PartialEq;
 
     /// Returns the key of this entry, which differs from the keys of its caller's other entries.
     fn key(&self) -> Self::Key;
-    /// Returns the payer whose share the entry uses.
-    fn payer(&self) -> Self::Payer;
+    /// Returns the host that pays: the one whose share of the queue the entry uses.
+    fn payer(&self) -> Host;
     /// Returns the caller whose entry this is.
     fn caller(&self) -> Self::Caller;
     /// Returns how many bytes it takes to keep this entry.
@@ -33,16 +36,18 @@ pub struct FairQueue<T: Waits> {
     all: Weight,
     /// The callers that have an entry, waiting or held.
     callers: HashMap<T::Caller, Line<T>>,
-    payers: HashMap<T::Payer, Turns<T::Caller>>,
-    /// The payers that have a waiting entry, in the order of their turns.
-    turns: VecDeque<T::Payer>,
+    hosts: HashMap<Host, Turns<T::Caller>>,
+    networks: HashMap<Network, Turns<Host>>,
+    /// The networks that have a waiting entry, in the order of their turns.
+    turns: VecDeque<Network>,
     /// How many entries are held.
     held: usize,
     /// The number of entries that were ever added.
     arrivals: u64,
 }
 
-/// The number of entries and of bytes of a payer, of a caller, or of all payers. Held entries count too.
+/// The number of entries and of bytes of a network, of a host, of a caller, or of all. Held entries count
+/// too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     len: usize,
@@ -51,9 +56,9 @@ struct Weight {
 
 /// The entries of one caller.
 struct Line<T: Waits> {
-    /// The payer of the first entry. A caller that moves to another host meanwhile still counts for this
-    /// payer.
-    payer: T::Payer,
+    /// The host of the first entry. A caller that moves to another host meanwhile still counts for this
+    /// host.
+    host: Host,
     waiting: VecDeque<T>,
     held: VecDeque<T>,
     weight: Weight,
@@ -61,17 +66,25 @@ struct Line<T: Waits> {
     latest: u64,
 }
 
-/// The callers of one payer, and the number of their entries and bytes together.
+/// The callers of one host, or the hosts of one network, and the number of their entries and bytes together.
 struct Turns<C> {
     weight: Weight,
     latest: u64,
-    /// The payer's callers that have a waiting entry, in the order of their turns.
+    /// The callers or hosts that have a waiting entry, in the order of their turns.
     turns: VecDeque<C>,
 }
 
 impl<C> Default for Turns<C> {
     fn default() -> Turns<C> {
         Turns { weight: Weight::default(), latest: 0, turns: VecDeque::new() }
+    }
+}
+
+impl<C> Turns<C> {
+    /// Counts an entry that is added. `latest` is its arrival number, or 0 if it is put back.
+    fn add(&mut self, bytes: usize, latest: u64) {
+        self.weight.add(bytes);
+        self.latest = self.latest.max(latest);
     }
 }
 
@@ -90,8 +103,17 @@ impl Weight {
 impl<T: Waits> FairQueue<T> {
     /// Makes a queue for at most `most` entries, of at most `most_bytes` bytes together.
     pub fn new(most: usize, most_bytes: usize) -> FairQueue<T> {
-        let (callers, payers, turns) = (HashMap::new(), HashMap::new(), VecDeque::new());
-        FairQueue { most, most_bytes, all: Weight::default(), callers, payers, turns, held: 0, arrivals: 0 }
+        FairQueue {
+            most,
+            most_bytes,
+            all: Weight::default(),
+            callers: HashMap::new(),
+            hosts: HashMap::new(),
+            networks: HashMap::new(),
+            turns: VecDeque::new(),
+            held: 0,
+            arrivals: 0,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -186,44 +208,77 @@ impl<T: Waits> FairQueue<T> {
 
     /// Returns the entry whose turn it is.
     pub fn front(&self) -> Option<&T> {
-        let caller = self.payers.get(self.turns.front()?)?.turns.front()?;
-        self.callers.get(caller)?.waiting.front()
+        self.next_of(self.networks.get(self.turns.front()?)?.turns.front()?)
     }
 
-    /// Returns whether a payer has any entry, waiting or held.
-    pub fn has_any_of(&self, payer: T::Payer) -> bool {
-        self.payers.contains_key(&payer)
+    /// Returns a host's next entry.
+    fn next_of(&self, host: &Host) -> Option<&T> {
+        self.callers.get(self.hosts.get(host)?.turns.front()?)?.waiting.front()
     }
 
-    /// Searches the next entries of at most `looks` payers, in turn, for the first one that `may` accepts,
-    /// and makes it the entry whose turn it is. Returns whether there is one.
+    /// Returns whether a host has any entry, waiting or held.
+    pub fn has_any_of(&self, host: Host) -> bool {
+        self.hosts.contains_key(&host)
+    }
+
+    /// Searches the next entries of at most `looks` hosts for one that `may` accepts, and makes it the entry
+    /// whose turn it is. Returns whether there is one.
+    ///
+    /// Looks at one host of each network, then at a second one of each, and so on, so that the many hosts of
+    /// one network hide no other network. The next search begins where this one ended for want of looks.
     pub fn turn_to(&mut self, looks: usize, mut may: impl FnMut(&T) -> bool) -> bool {
-        for _ in 0..self.turns.len().min(looks) {
-            if self.front().is_some_and(&mut may) {
-                return true;
-            }
-            self.turns.rotate_left(1);
-        }
-        false
+        self.front().is_some_and(&mut may) || self.search(looks, may)
     }
 
-    /// Takes out the entry whose turn it is. Its payer goes to the end of the payers' turns, and its caller
-    /// to the end of that payer's callers.
+    #[cold]
+    fn search(&mut self, looks: usize, mut may: impl FnMut(&T) -> bool) -> bool {
+        let networks = self.turns.iter().take(looks);
+        let hosts = networks.filter_map(|network| Some(&self.networks.get(network)?.turns));
+        let mut unsearched: Vec<(usize, &VecDeque<Host>)> = hosts.enumerate().collect();
+        let (searched, mut round, mut left) = (unsearched.len(), 0, looks);
+        let found = loop {
+            unsearched.retain(|(_, hosts)| round < hosts.len());
+            if unsearched.is_empty() {
+                return false;
+            }
+            if left < unsearched.len() {
+                break None;
+            }
+            left -= unsearched.len();
+            let mut next = unsearched.iter().map(|(place, hosts)| (*place, self.next_of(&hosts[round])));
+            if let Some((place, _)) = next.find(|(_, next)| next.is_some_and(&mut may)) {
+                break Some(place);
+            }
+            round += 1;
+        };
+        let turned = found.map_or(0..searched, |place| place..place + 1);
+        for network in self.turns.range(turned) {
+            let Some(network) = self.networks.get_mut(network) else { continue };
+            let hosts = network.turns.len();
+            network.turns.rotate_left(round.min(hosts));
+        }
+        self.turns.rotate_left(found.unwrap_or(searched));
+        found.is_some()
+    }
+
+    /// Takes out the entry whose turn it is. Its network goes to the end of the networks' turns, its host to
+    /// the end of that network's hosts, and its caller to the end of that host's callers.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_if(|_| true)
     }
 
     /// Takes out the first entry, in the order of turns, that `may` accepts. Only the next entry of each
-    /// payer is looked at.
+    /// host is looked at.
     pub fn pop_if(&mut self, mut may: impl FnMut(&T) -> bool) -> Option<T> {
-        let FairQueue { callers, payers, turns, .. } = self;
-        let first = |payer: &T::Payer| callers.get(payers.get(payer)?.turns.front()?)?.waiting.front();
-        let place = turns.iter().position(|payer| first(payer).is_some_and(&mut may))?;
-        let payer = turns.remove(place)?;
-        turns.push_back(payer);
-        let caller = *payers.get(&payer)?.turns.front()?;
-        let first = callers.get_mut(&caller)?.waiting.pop_front()?;
-        payers.get_mut(&payer)?.turns.rotate_left(1);
+        let networks = self.turns.iter().filter_map(|network| self.networks.get(network));
+        let mut hosts = networks.flat_map(|network| &network.turns);
+        let host = *hosts.find(|host| self.next_of(host).is_some_and(&mut may))?;
+        pass_turn(&mut self.turns, host.network());
+        pass_turn(&mut self.networks.get_mut(&host.network())?.turns, host);
+        let callers = &mut self.hosts.get_mut(&host)?.turns;
+        let caller = *callers.front()?;
+        callers.rotate_left(1);
+        let first = self.callers.get_mut(&caller)?.waiting.pop_front()?;
         self.leave(caller, first.bytes());
         Some(first)
     }
@@ -249,29 +304,37 @@ impl<T: Waits> FairQueue<T> {
         self.all.len < self.most && self.all.bytes.saturating_add(new.bytes()) <= self.most_bytes
     }
 
-    /// Returns the caller that is to lose an entry for `new`. First compares payers: if the payer with the
-    /// most entries or bytes has much more than the payer of `new`, returns the caller that has most at that
-    /// payer. Otherwise compares the callers of the payer of `new`: returns the one that has most, if it has
-    /// much more than the caller of `new`.
+    /// Returns the caller that is to lose an entry for `new`. First compares networks: if the one with the
+    /// most entries or bytes has much more than the network of `new`, it pays, and in it the host and the
+    /// caller that have most. Otherwise compares the hosts of the network of `new` in the same way, and then
+    /// the callers of its host.
     #[cold]
     fn makes_way_for(&self, new: &T) -> Option<T::Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());
         let by_bytes = bytes > self.most_bytes;
         let amount = |weight: &Weight| if by_bytes { weight.bytes } else { weight.len };
-        // Among equals, the one with the newest entry loses. "Much more" means a difference of the size of
-        // `new` plus what must be removed for `new`. With a smaller difference, more could be lost than is
-        // gained.
+        // "Much more" means a difference of the size of `new` plus what must be removed for `new`. With a
+        // smaller difference, more could be lost than is gained.
         let much = if by_bytes { new.bytes().saturating_add(bytes - self.most_bytes) } else { 2 };
-        let caller = new.caller();
-        let payer = self.callers.get(&caller).map_or_else(|| new.payer(), |line| line.payer);
-        let own = self.payers.get(&payer).map_or(0, |turns| amount(&turns.weight));
-        let heaviest = self.payers.iter().max_by_key(|(_, turns)| (amount(&turns.weight), turns.latest));
-        let heavier = heaviest.filter(|(_, turns)| amount(&turns.weight) > own.saturating_add(much));
-        let pays = heavier.map_or(payer, |(heavier, _)| *heavier);
-        let callers = self.callers.iter().filter(|(_, line)| line.payer == pays);
-        let (heaviest, line) = callers.max_by_key(|(_, line)| (amount(&line.weight), line.latest))?;
-        let own = self.callers.get(&caller).map_or(0, |line| amount(&line.weight));
-        (heavier.is_some() || amount(&line.weight) > own.saturating_add(much)).then_some(*heaviest)
+        let allowed = |own: Option<&Weight>| own.map_or(0, amount).saturating_add(much);
+
+        let own_caller = self.callers.get(&new.caller());
+        let own = own_caller.map_or_else(|| new.payer(), |line| line.host);
+        let networks = self.networks.iter().map(|(name, all)| (*name, amount(&all.weight), all.latest));
+        let may_have = allowed(self.networks.get(&own.network()).map(|all| &all.weight));
+        let heavier_network = heaviest(networks, Some(may_have));
+
+        let network = heavier_network.unwrap_or(own.network());
+        let hosts = self.hosts.iter().filter(|(name, _)| name.network() == network);
+        let hosts = hosts.map(|(name, all)| (*name, amount(&all.weight), all.latest));
+        let may_have = allowed(self.hosts.get(&own).map(|all| &all.weight));
+        let heavier_host = heaviest(hosts, heavier_network.is_none().then_some(may_have));
+
+        let host = heavier_host.unwrap_or(own);
+        let callers = self.callers.iter().filter(|(_, line)| line.host == host);
+        let callers = callers.map(|(name, line)| (*name, amount(&line.weight), line.latest));
+        let may_have = allowed(own_caller.map(|line| &line.weight));
+        heaviest(callers, heavier_host.is_none().then_some(may_have))
     }
 
     /// Takes out the newest entry of a caller: a held one, if there is any.
@@ -292,13 +355,12 @@ impl<T: Waits> FairQueue<T> {
     fn enter(&mut self, new: &T, latest: u64) -> &mut Line<T> {
         let bytes = new.bytes();
         let (waiting, held, weight) = (VecDeque::new(), VecDeque::new(), Weight::default());
-        let line = || Line { payer: new.payer(), waiting, held, weight, latest };
+        let line = || Line { host: new.payer(), waiting, held, weight, latest };
         let line = self.callers.entry(new.caller()).or_insert_with(line);
         line.weight.add(bytes);
         line.latest = line.latest.max(latest);
-        let payer = self.payers.entry(line.payer).or_default();
-        payer.weight.add(bytes);
-        payer.latest = payer.latest.max(latest);
+        self.hosts.entry(line.host).or_default().add(bytes, latest);
+        self.networks.entry(line.host.network()).or_default().add(bytes, latest);
         self.all.add(bytes);
         line
     }
@@ -306,54 +368,78 @@ impl<T: Waits> FairQueue<T> {
     /// Gives a caller a turn, unless `has_turn` says that it has one: the next turn if `next`, otherwise the
     /// last turn.
     fn line_up(&mut self, caller: T::Caller, has_turn: bool, next: bool) {
-        if has_turn && !next {
-            return;
-        }
-        let Some(line) = self.callers.get(&caller) else { return };
-        let Some(payer) = self.payers.get_mut(&line.payer) else { return };
-        let payer_has_turn = !payer.turns.is_empty();
-        if !next {
-            payer.turns.push_back(caller);
-            if !payer_has_turn {
-                self.turns.push_back(line.payer);
-            }
-            return;
-        }
-        if has_turn {
-            drop_turn(&mut payer.turns, caller);
-        }
-        if payer_has_turn {
-            drop_turn(&mut self.turns, line.payer);
-        }
-        payer.turns.push_front(caller);
-        self.turns.push_front(line.payer);
+        let Some(name) = self.callers.get(&caller).map(|line| line.host) else { return };
+        let Some(host) = self.hosts.get_mut(&name) else { return };
+        let Some(network) = self.networks.get_mut(&name.network()) else { return };
+        let (host_has_turn, network_has_turn) = (!host.turns.is_empty(), !network.turns.is_empty());
+        give_turn(&mut host.turns, caller, has_turn, next);
+        give_turn(&mut network.turns, name, host_has_turn, next);
+        give_turn(&mut self.turns, name.network(), network_has_turn, next);
     }
 
-    /// Counts an entry as taken out, and forgets callers and payers without entries.
+    /// Counts an entry as taken out, and forgets callers, hosts and networks without entries.
     fn leave(&mut self, caller: T::Caller, bytes: usize) {
         self.all.remove(bytes);
         let Some(line) = self.callers.get_mut(&caller) else { return };
         line.weight.remove(bytes);
-        let (name, waits, is_over) = (line.payer, !line.waiting.is_empty(), line.weight.len == 0);
+        let (name, waits, is_over) = (line.host, !line.waiting.is_empty(), line.weight.len == 0);
         if is_over {
             self.callers.remove(&caller);
         }
-        let Some(payer) = self.payers.get_mut(&name) else { return };
-        payer.weight.remove(bytes);
+        let Some(host) = self.hosts.get_mut(&name) else { return };
+        let Some(network) = self.networks.get_mut(&name.network()) else { return };
+        host.weight.remove(bytes);
+        network.weight.remove(bytes);
         if !waits {
-            drop_turn(&mut payer.turns, caller);
+            drop_turn(&mut host.turns, caller);
         }
-        if payer.turns.is_empty() {
-            drop_turn(&mut self.turns, name);
+        if host.turns.is_empty() {
+            drop_turn(&mut network.turns, name);
         }
-        if payer.weight.len == 0 {
-            self.payers.remove(&name);
+        if network.turns.is_empty() {
+            drop_turn(&mut self.turns, name.network());
+        }
+        if host.weight.len == 0 {
+            self.hosts.remove(&name);
+        }
+        if network.weight.len == 0 {
+            self.networks.remove(&name.network());
         }
     }
 }
 
-/// Removes a payer or a caller, `name`, from the turns. Searches from the end, because `name` is there if it
-/// has just had its turn.
+/// Returns the name of the network, host or caller that has most, and among equals of the one with the newest
+/// entry. Returns `None` if it has no more than `allowed`.
+fn heaviest<N>(all: impl Iterator<Item = (N, usize, u64)>, allowed: Option<usize>) -> Option<N> {
+    let (name, amount, _) = all.max_by_key(|(_, amount, latest)| (*amount, *latest))?;
+    allowed.is_none_or(|allowed| amount > allowed).then_some(name)
+}
+
+/// Gives `name` a turn, unless `has_turn` says that it has one: the next turn if `next`, otherwise the last
+/// turn.
+fn give_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N, has_turn: bool, next: bool) {
+    match next {
+        true => {
+            if has_turn {
+                drop_turn(turns, name);
+            }
+            turns.push_front(name);
+        }
+        false if has_turn => (),
+        false => turns.push_back(name),
+    }
+}
+
+/// Moves `name` to the end of the turns.
+fn pass_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N) {
+    if let Some(at) = turns.iter().position(|other| *other == name) {
+        turns.remove(at);
+        turns.push_back(name);
+    }
+}
+
+/// Removes a network, a host or a caller, `name`, from the turns. Searches from the end, because `name` is
+/// there if it has just had its turn.
 fn drop_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N) {
     if turns.back() == Some(&name) {
         turns.pop_back();

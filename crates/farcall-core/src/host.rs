@@ -66,11 +66,11 @@ impl Host {
         }
     }
 
-    /// Returns a number for the host. A user's number can equal that of an IPv6 network, which is unlikely
-    /// and harmless.
+    /// Returns a number for the host: the same as the protocol's for a host that has an address. A user's
+    /// number can equal that of an IPv6 network, which is unlikely and harmless.
     pub fn number(self) -> NonZero<u64> {
         let number = match self {
-            Host::V4(ip) => 1 << 32 | u64::from(ip),
+            Host::V4(ip) => 0xffff << 32 | u64::from(ip),
             Host::V6(half) => half,
             Host::User(user) => 1 << 33 | u64::from(user.unwrap_or(u32::MAX)),
         };

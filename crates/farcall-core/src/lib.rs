@@ -17,7 +17,7 @@
 //! requests     a server that takes its calls from a queue
 //! retry        what to do after a failed attempt of a call
 //! intercept    the interceptors of calls, which may refuse them
-//! fair         a bounded queue that is fair between hosts;  host: the identity of a host, and its share
+//! fair         a queue that is fair between networks and hosts;  host: who a host is, and its share
 //! question     asks what blocks in threads of their own, until a deadline;  resolve: names of hosts
 //! broken       deliberate faults, for the simulation
 //! eviction     which connection a server ends to make room for another

@@ -4,6 +4,7 @@
 //! ```text
 //! pool      which threads of a carrier receive, execute and rest
 //! budget    how many threads a server and each of its pools can have
+//! held      how many threads the waiting calls of a host and of a network hold
 //! carrier   what a pool asks of its carrier, and how a thread is started
 //! watch     what the watchdog of a pool finds
 //! waits     which threads wait in a call, as the kernel tells, while other calls queue
@@ -31,11 +32,12 @@
 //!
 //! **No deadlock.** If all threads wait in remote calls of their own, a new call is refused at once, because
 //! they may all wait for that very call. For the same reason the last thread that could receive must not
-//! begin to wait. When few threads are left, they are reserved for hosts whose waiting calls hold few.
-//! Threads that rest for ten seconds end.
+//! begin to wait. When few threads are left, they are reserved for hosts whose waiting calls hold few, and the
+//! last of these for networks whose waiting calls hold few. Threads that rest for ten seconds end.
 
 mod budget;
 mod carrier;
+mod held;
 mod jobs;
 mod pool;
 #[cfg(test)]

@@ -7,6 +7,8 @@
 #[path = "../src/workers/budget.rs"]
 #[allow(dead_code)]
 mod budget;
+#[path = "../src/workers/held.rs"]
+mod held;
 #[path = "../../farcall/tests/modelled/mod.rs"]
 mod modelled;
 #[path = "../src/workers/pool.rs"]

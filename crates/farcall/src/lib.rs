@@ -87,7 +87,7 @@ pub use farcall_core::{
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};
-use farcall_core::{lock, notice, question, requests, retry, self_wait, serving, sys, wait, workers};
+use farcall_core::{host, lock, notice, question, requests, retry, self_wait, serving, sys, wait, workers};
 #[cfg(feature = "secure")]
 pub use farcall_keys as key_files;
 #[cfg(feature = "secure")]

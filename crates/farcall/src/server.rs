@@ -4,7 +4,7 @@
 //! ```text
 //! work             what a worker does: receives, executes and sends;  call: one call to be executed
 //! workers          connects the pool of worker threads (farcall-core) to the server's socket
-//! queue            calls that wait for a worker, fairly;  payer: the host or user whose share a call uses
+//! queue            calls that wait for a worker, fairly;  caller: who shares a host's turns
 //! exported         one exported interface;  executor: the thread or executor that runs its calls
 //! parts            long bytes of a result, which are sent without a copy
 //! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's form
@@ -34,6 +34,7 @@
 
 mod accesses;
 mod call;
+mod caller;
 #[cfg(feature = "secure")]
 mod conversations;
 mod counter_segment;
@@ -47,7 +48,6 @@ mod finish;
 mod handshakes;
 mod oneway_orders;
 mod parts;
-mod payer;
 mod queue;
 mod reply_to;
 mod task;
@@ -67,11 +67,11 @@ use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, server as proto};
 
 use accesses::Backlog;
 pub(crate) use call::Work;
+pub(crate) use caller::Caller;
 pub use executor::Task;
 pub(crate) use executor::{Direct, Executor, Spawned};
 pub(crate) use exported::Exported;
 use exported::Exports;
-pub(crate) use payer::Caller;
 pub(crate) use reply_to::{Back, Outlet};
 pub(crate) use watched::watched;
 
@@ -171,6 +171,9 @@ struct Core {
     sleeping: Option<Time>,
 }
 
+/// The most hosts that one search looks at for a waiting call that may begin.
+const MAX_HOSTS_LOOKED_AT: usize = 128;
+
 /// The thread that is to execute waiting calls.
 enum Assignee {
     /// A worker to be woken or started for these calls.
@@ -231,7 +234,7 @@ impl Core {
     /// Gives the turn to the waiting call that may begin next. Returns whether there is one.
     fn turn(&mut self) -> bool {
         let pool = &self.pool;
-        self.queue.turn_to(usize::MAX, |work| pool.may_begin(work.host(), work.pace()))
+        self.queue.turn_to(MAX_HOSTS_LOOKED_AT, |work| pool.may_begin(work.host(), work.pace()))
     }
 
     /// Returns the failure of a call that finds every thread of the server waiting.

@@ -4,16 +4,23 @@
 
 use std::sync::Arc;
 
-use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use super::held::network;
+use super::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads, once
 /// several hosts call.
 const RESERVED_ONE_IN: usize = 8;
-/// How many reserved threads the waiting calls of one host can hold: one in this many, and at least one.
-const HOST_SHARE_ONE_IN: usize = 16;
+/// The last reserved threads, one in this many, are for hosts of networks whose waiting calls hold few, once
+/// hosts of several networks call. One machine can have all addresses of an IPv6 network.
+const NETWORKS_RESERVE_ONE_IN: usize = 2;
+/// How many reserved threads the waiting calls of one host can hold, or of one network if only its reserve is
+/// left: one in this many, and at least one.
+const SHARE_ONE_IN: usize = 16;
 /// How many hosts' shares of the reserve are kept free while one host alone calls, so that the calls of the
 /// next host begin at once.
-const SHARES_FOR_NEWCOMERS: usize = 2;
+const SHARES_FOR_NEW_HOSTS: usize = 2;
+/// How many of these are kept free while the hosts of one network alone call, for the next network.
+const SHARES_FOR_NEW_NETWORKS: usize = 1;
 /// A server with fewer threads than this, besides the one that receives, reserves none.
 const MIN_THREADS_FOR_RESERVE: usize = 63;
 
@@ -29,8 +36,24 @@ pub struct Threads {
     waiting: AtomicUsize,
     /// The host whose call came last while more than half of the threads were free.
     lone_host: AtomicU64,
-    /// Whether a call of another host has come since more than half of the threads were last free.
-    has_company: AtomicBool,
+    /// Who else has called since more than half of the threads were last free: one of the constants below.
+    company: AtomicU8,
+}
+
+/// No host but the lone one.
+const NOBODY: u8 = 0;
+/// Another host of the lone host's network.
+const ANOTHER_HOST: u8 = 1;
+/// A host of another network.
+const ANOTHER_NETWORK: u8 = 2;
+
+/// The threads that are reserved for hosts and networks whose waiting calls hold few.
+pub(super) struct Reserve {
+    /// How many threads are left to hosts whose waiting calls hold less than `share`.
+    pub for_hosts: usize,
+    /// How many of these are left to networks whose waiting calls hold less than `share`.
+    pub for_networks: usize,
+    pub share: usize,
 }
 
 impl Threads {
@@ -47,8 +70,8 @@ impl Threads {
 
     fn make(max: usize, max_waiting: Option<usize>) -> Arc<Threads> {
         let [taken, waiting] = [(); 2].map(|()| AtomicUsize::new(0));
-        let (lone_host, has_company) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Threads { max, taken, max_waiting, waiting, lone_host, has_company })
+        let (lone_host, company) = (AtomicU64::new(0), AtomicU8::new(NOBODY));
+        Arc::new(Threads { max, taken, max_waiting, waiting, lone_host, company })
     }
 
     /// Returns how many threads there can be, including one that receives.
@@ -119,29 +142,47 @@ impl Threads {
         self.max >= MIN_THREADS_FOR_RESERVE
     }
 
-    /// Returns how many threads are reserved for hosts whose waiting calls hold few, and how many of them the
-    /// waiting calls of one host can hold. `host` has called, and `left` threads are free.
+    /// Returns how many threads are reserved for hosts and networks whose waiting calls hold few. `host` has
+    /// called, and `left` threads are free.
     ///
-    /// A server that a single host calls reserves only enough for the first calls of the next host. When
-    /// another host has called, the whole reserve is kept until more than half of the threads are free.
-    pub(super) fn reserve(&self, host: u64, left: usize) -> (usize, usize) {
+    /// A server that a single host calls reserves only enough for the first calls of the next host, and one
+    /// that the hosts of a single network call for those of the next network. When another host or network
+    /// has called, its whole reserve is kept until more than half of the threads are free.
+    pub(super) fn reserve(&self, host: u64, left: usize) -> Reserve {
         let reserve = self.max / RESERVED_ONE_IN;
-        let share = (reserve / HOST_SHARE_ONE_IN).max(1);
+        let share = (reserve / SHARE_ONE_IN).max(1);
+        let company = self.note_caller(host, left > self.max / 2);
+        let for_hosts = if company >= ANOTHER_HOST { reserve } else { SHARES_FOR_NEW_HOSTS * share };
+        let for_networks = match company {
+            ANOTHER_NETWORK => reserve / NETWORKS_RESERVE_ONE_IN,
+            _ => SHARES_FOR_NEW_NETWORKS * share,
+        };
+        Reserve { for_hosts, for_networks, share }
+    }
+
+    /// Notes that `host` has called, and whether more than half of the threads are free. Returns who else has
+    /// called since they were.
+    fn note_caller(&self, host: u64, is_half_free: bool) -> u8 {
         // Several receiving threads share these words, which are written only if they change.
-        let is_other = self.lone_host.load(Ordering::Relaxed) != host;
-        let mut has_company = self.has_company.load(Ordering::Relaxed);
-        if left > self.max / 2 {
-            if is_other {
+        let lone_host = self.lone_host.load(Ordering::Relaxed);
+        let known = self.company.load(Ordering::Relaxed);
+        if is_half_free {
+            if lone_host != host {
                 self.lone_host.store(host, Ordering::Relaxed);
             }
-            if has_company {
-                self.has_company.store(false, Ordering::Relaxed);
+            if known != NOBODY {
+                self.company.store(NOBODY, Ordering::Relaxed);
             }
-        } else if is_other && !has_company {
-            self.has_company.store(true, Ordering::Relaxed);
-            has_company = true;
+            return NOBODY;
         }
-        if has_company { (reserve, share) } else { (reserve.min(SHARES_FOR_NEWCOMERS * share), share) }
+        if lone_host == host || known == ANOTHER_NETWORK {
+            return known;
+        }
+        let now = if network(lone_host) == network(host) { ANOTHER_HOST } else { ANOTHER_NETWORK };
+        if now > known {
+            self.company.store(now, Ordering::Relaxed);
+        }
+        now.max(known)
     }
 }
 

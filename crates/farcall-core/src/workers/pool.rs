@@ -3,11 +3,11 @@
 //!
 //! (tests/workers.rs includes this file, and gives it loom's atomics through `super::sync`.)
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::{MayNotWait, Quota, Threads};
+use super::held::HeldThreads;
 use super::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::env::{Event, Time};
 
@@ -141,9 +141,9 @@ pub struct Pool {
     /// How many threads execute and do not count as workers, because their procedure is marked as blocking or
     /// has taken long.
     parked: usize,
-    /// How many threads each host's waiting calls hold. A call waits if it is parked, or waits in a remote
-    /// call of its own.
-    held: HashMap<u64, usize>,
+    /// The threads that waiting calls hold. A call waits if it is parked, or waits in a remote call of its
+    /// own.
+    held: HeldThreads,
     workers: Vec<Arc<Worker>>,
     resting: Vec<Arc<Worker>>,
     /// Counts the calls that a lone receiver has executed. From this count the watchdog sees whether the
@@ -223,7 +223,7 @@ impl Pool {
             receiving: 0,
             executing: 0,
             parked: 0,
-            held: HashMap::new(),
+            held: HeldThreads::default(),
             workers: Vec::new(),
             resting: Vec::new(),
             progress: 0,
@@ -491,31 +491,26 @@ impl Pool {
     /// Counts a thread as held by a call that waits.
     #[cold]
     fn hold(&mut self, worker: &Worker) {
-        *self.held.entry(worker.host.load(Ordering::Relaxed)).or_default() += 1;
+        self.held.add(worker.host.load(Ordering::Relaxed));
     }
 
     /// Stops counting a thread as held by a call that waits.
     #[cold]
     fn let_go(&mut self, worker: &Worker) {
-        let host = worker.host.load(Ordering::Relaxed);
-        if let Some(held) = self.held.get_mut(&host) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&host);
-            }
-        }
+        self.held.remove(worker.host.load(Ordering::Relaxed));
     }
 
-    /// Returns whether only the reserved threads are left, and the host's waiting calls already hold the
-    /// host's share of them.
+    /// Returns whether only threads are left that are reserved for other hosts, or for hosts of other
+    /// networks, because the waiting calls of this host or of its network hold their share already.
     fn has_share(&self, host: u64) -> bool {
         let budget = &self.staff.budget;
         if !budget.has_reserve() {
             return false;
         }
         let left = budget.left() + self.resting_to_execute();
-        let (reserve, share) = budget.reserve(host, left);
-        left <= reserve && self.held.get(&host).is_some_and(|held| *held >= share)
+        let reserve = budget.reserve(host, left);
+        left <= reserve.for_hosts && self.held.of_host(host) >= reserve.share
+            || left <= reserve.for_networks && self.held.of_network_of(host) >= reserve.share
     }
 
     /// Returns whether a queued call of the host may be taken out of the queue. It is then executed, or

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::{Habit, Jobs, Pace, Plan, Pool, Refused, Replacement, Threads, WaitWatch, Watch, Worker};
+use super::{Habit, Jobs, Pace, Plan, Pool, Refused, Replacement, Threads, WaitWatch, Watch, Worker, held};
 use crate::System;
 use crate::env::{Env, Event, Socket, SocketOptions, Time};
+use crate::host::Host;
 
 /// Returns how many of the workers begin a call of this host that may wait, one after the other.
 fn begin_waiting(pool: &mut Pool, workers: &[Arc<Worker>], host: u64) -> usize {
@@ -27,10 +28,20 @@ fn pool_of_128() -> (Pool, Vec<Arc<Worker>>) {
     (pool, (0..200).map(|_| Worker::new(System.event())).collect())
 }
 
-/// The numbers of three hosts.
-const HARM: u64 = 6;
-const HONEST: u64 = 1;
-const NEWCOMER: u64 = 2;
+/// The numbers of three hosts of different networks.
+const HARM: u64 = 6 << 16;
+const HONEST: u64 = 1 << 16;
+const NEWCOMER: u64 = 2 << 16;
+
+/// Begins a call that may wait at each of the workers, each of another host of one network. Returns how many
+/// begin.
+fn begin_of_hosts(pool: &mut Pool, workers: &[Arc<Worker>], network: u64) -> usize {
+    let mut hosts = network..;
+    workers
+        .iter()
+        .take_while(|worker| begin_waiting(pool, &[(*worker).clone()], hosts.next().unwrap()) == 1)
+        .count()
+}
 
 #[test]
 fn one_host_leaves_threads_to_the_calls_of_others() {
@@ -69,7 +80,64 @@ fn a_host_that_calls_alone_has_all_threads_but_a_few_for_the_next_host() {
     assert_eq!(begin_waiting(&mut pool, &workers[many + 1..], NEWCOMER), 1);
     for worker in &workers[..10] {
         pool.done(worker);
-        assert!(!pool.may_begin(HARM, Pace::Blocking) && pool.may_begin(NEWCOMER + 1, Pace::Blocking));
+        assert!(
+            !pool.may_begin(HARM, Pace::Blocking) && pool.may_begin(NEWCOMER + (1 << 16), Pace::Blocking)
+        );
+    }
+}
+
+#[test]
+fn the_hosts_of_one_network_leave_half_of_the_reserve_to_other_networks() {
+    let (mut pool, workers) = pool_of_128();
+    let first = begin_of_hosts(&mut pool, &workers[..70], HARM);
+    assert!(first == 70 && begin_waiting(&mut pool, &workers[70..71], HONEST) == 1);
+    let many = 71 + begin_of_hosts(&mut pool, &workers[71..], HARM + 1000);
+    assert_eq!(many, 127 - 7, "half of the eighth is left");
+    let another = HARM + 5000;
+    for pace in [Pace::Blocking, Pace::Any] {
+        assert!(!pool.may_begin(another, pace) && !pool.may_begin(HONEST + 1, pace));
+        assert!(pool.may_begin(NEWCOMER, pace));
+        assert!(matches!(pool.plan(&workers[many], another, pace, Time::default), Plan::Queue));
+    }
+    assert!(pool.may_begin(another, Pace::Quick));
+    // Each other network has a host's share of it.
+    assert_eq!(begin_of_hosts(&mut pool, &workers[many..], NEWCOMER), 1);
+    assert_eq!(begin_of_hosts(&mut pool, &workers[many + 1..], NEWCOMER + (1 << 16)), 1);
+    // When the crowd has left half of the reserve, its further hosts begin again.
+    for worker in &workers[..3] {
+        pool.done(worker);
+        assert!(pool.rest(worker));
+    }
+    assert!(pool.may_begin(another, Pace::Blocking) && !pool.may_begin(HARM + 1000, Pace::Blocking));
+}
+
+#[test]
+fn a_network_that_calls_alone_has_all_threads_but_one_share_for_the_next_network() {
+    for (threads, share) in [(128, 1), (1024, 7)] {
+        let mut pool = Pool::new(4, Threads::new(threads));
+        pool.add_first();
+        let workers: Vec<_> = (0..threads).map(|_| Worker::new(System.event())).collect();
+        let many = begin_of_hosts(&mut pool, &workers, HARM);
+        assert_eq!(many, threads - 1 - share);
+        assert!(!pool.may_begin(HARM + 5000, Pace::Blocking));
+        // The next network's hosts begin at once. From now on half of the reserve counts.
+        assert_eq!(begin_of_hosts(&mut pool, &workers[many..], NEWCOMER), share);
+        for worker in &workers[..share] {
+            pool.done(worker);
+            assert!(!pool.may_begin(HARM + 5000, Pace::Blocking) && pool.may_begin(HONEST, Pace::Blocking));
+        }
+    }
+}
+
+#[test]
+fn hosts_have_one_network_as_their_addresses_have() {
+    let of = |address: &str| Host::at(address.parse().unwrap());
+    let hosts = ["10.0.0.7", "10.0.255.1", "10.1.0.7", "127.0.0.1", "127.255.7.1", "::1", "2001:db8::1"];
+    let hosts = hosts.into_iter().chain(["2001:db8:0:ffff::1", "2001:db8:1::1", "::ffff:10.0.0.8"]).map(of);
+    let hosts: Vec<Host> = hosts.collect();
+    for (one, other) in hosts.iter().flat_map(|one| hosts.iter().map(move |other| (one, other))) {
+        let [a, b] = [one, other].map(|host| held::network(host.number().get()));
+        assert_eq!(a == b, one.network() == other.network(), "{one:?} {other:?}");
     }
 }
 

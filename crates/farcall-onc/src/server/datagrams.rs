@@ -48,7 +48,6 @@ struct Aside {
 }
 
 impl Waits for Aside {
-    type Payer = Host;
     type Caller = SocketAddr;
     type Key = ();
 

@@ -10,11 +10,12 @@ use std::net::SocketAddr;
 use farcall_proto::server::{CallKey, Finish, Incoming, Reading, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
+use super::caller::Caller;
 use super::finish::finish;
-use super::payer::{Caller, Payer};
 use super::{Core, counter_segment};
 use crate::CallFailed;
 use crate::fair::{FairQueue, Waits};
+use crate::host::Host;
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
 
@@ -27,7 +28,6 @@ struct Waiting {
 }
 
 impl Waits for Waiting {
-    type Payer = Payer;
     type Caller = Caller;
     type Key = CallKey;
 
@@ -35,8 +35,8 @@ impl Waits for Waiting {
         self.incoming.key
     }
 
-    fn payer(&self) -> Payer {
-        Payer::at(&self.from)
+    fn payer(&self) -> Host {
+        Host::at(self.from.ip())
     }
 
     fn caller(&self) -> Caller {
@@ -49,7 +49,7 @@ impl Waits for Waiting {
 }
 
 /// The waiting accesses. The backlog is bounded, because one datagram can ask for a thousand results of 1 MiB
-/// that its client never fetches. Hosts take turns, and so do the conversations of a host.
+/// that its client never fetches. Networks take turns, then their hosts, then the conversations of a host.
 pub(super) struct Backlog {
     /// Accesses that wait for their turn.
     turn: FairQueue<Waiting>,
@@ -158,7 +158,7 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if !self.backlog.turn.has_any_of(Payer::at(&from)) && self.backlog.may_go_on() {
+        if !self.backlog.turn.has_any_of(Host::at(from.ip())) && self.backlog.may_go_on() {
             return self.access_if_room(now, from, incoming, out, reply);
         }
         self.put_off(now, from, incoming.into_owned(), 0);
@@ -209,7 +209,8 @@ impl Core {
         let memory = exported.and_then(|exported| exported.memory());
         let result = memory.map_or(0, |memory| memory.result_bytes(incoming.procedure, &incoming.args));
         if result > SHORT
-            && (self.backlog.room.has_any_of(Payer::at(&from)) || !self.protocol.has_room(now, &from, result))
+            && (self.backlog.room.has_any_of(Host::at(from.ip()))
+                || !self.protocol.has_room(now, &from, result))
         {
             self.put_off(now, from, incoming.into_owned(), result);
             return None;
@@ -378,6 +379,27 @@ mod tests {
                 [Backlog::MAX_WAITING as u64 - 1],
                 "the newest access of the host that has most"
             );
+            let first_two = [(); 2].map(|()| backlog.next(|_, _| true).unwrap().incoming.key.sequence);
+            assert!(first_two.contains(&9999), "{first_two:?}");
+        }
+    }
+
+    #[test]
+    fn a_network_with_many_hosts_leaves_others_their_turn_and_their_place() {
+        for result in [0, 1 << 20] {
+            let mut backlog = Backlog::default();
+            let mut add = |from: [u8; 4], number: u64| {
+                let (_, mut incoming) = access(number, 4);
+                incoming.key.conversation = number;
+                let lacking = backlog.add(SocketAddr::from((from, 1)), incoming, result);
+                lacking.iter().map(|lacking| lacking.incoming.key.sequence).collect::<Vec<u64>>()
+            };
+            let most = Backlog::MAX_WAITING as u64;
+            for number in 0..most {
+                assert!(add([10, 0, (number >> 8) as u8, number as u8], number).is_empty());
+            }
+            assert_eq!(add([10, 1, 0, 1], 9999), [most - 1], "the newest of the network that has most");
+            assert_eq!(add([10, 0, 99, 99], 8888), [8888], "a further host takes no place of others");
             let first_two = [(); 2].map(|()| backlog.next(|_, _| true).unwrap().incoming.key.sequence);
             assert!(first_two.contains(&9999), "{first_two:?}");
         }

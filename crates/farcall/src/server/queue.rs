@@ -1,5 +1,5 @@
 //! The server's queue of calls. A call in the queue waits for a worker, or until its client has fetched the
-//! results of other calls. The queue is bounded, and fair between hosts and between the callers of a host.
+//! results of other calls. The queue is bounded, and fair between networks, hosts and callers.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
-use super::payer::{Caller, Payer};
+use super::caller::Caller;
 use crate::fair::{FairQueue, Waits};
+use crate::host::Host;
 
 /// The waiting and the held calls. A call is *held* while the results of its conversation's earlier calls
 /// take up the space for its own result.
 pub(super) type Queue = FairQueue<Work>;
 
 impl Waits for Work {
-    type Payer = Payer;
     type Caller = Caller;
     type Key = CallKey;
 
@@ -23,11 +23,11 @@ impl Waits for Work {
         self.call.key
     }
 
-    fn payer(&self) -> Payer {
+    fn payer(&self) -> Host {
         match self.back {
-            // Only calls through shared memory have `back`.
-            Some(_) => Payer::User,
-            None => Payer::at(&self.call.from),
+            // Only calls through shared memory have `back`, and only processes of this user may make them.
+            Some(_) => Host::User(None),
+            None => Host::at(self.call.from.ip()),
         }
     }
 

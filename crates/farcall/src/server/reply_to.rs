@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish};
 
-use super::payer::Caller;
+use super::caller::Caller;
 use crate::xdr::Spill;
 
 /// The connection by which a call came, and which gets the call's outcome.

@@ -1,4 +1,5 @@
-//! Calls that wait for a worker: hosts take turns, however many conversations or connections a host has.
+//! Calls that wait for a worker: networks take turns, then hosts, however many conversations or connections a
+//! host has, and however many hosts a network has.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -63,6 +64,11 @@ struct Crowd {
 
 impl Crowd {
     fn new(callers: u32, queue: usize, of: impl Fn() -> farcall::Builder) -> Crowd {
+        Crowd::of_hosts(callers, queue, |_| of())
+    }
+
+    /// Makes a crowd in which each caller has a host of its own, as `of` says.
+    fn of_hosts(callers: u32, queue: usize, of: impl Fn(u32) -> farcall::Builder) -> Crowd {
         let (begun, begins) = channel();
         let (let_through, through) = channel();
         let guarded = Arc::new(Guarded { begun: Mutex::new(begun), through: Mutex::new(through) });
@@ -73,7 +79,7 @@ impl Crowd {
         let url = export.url();
         let mut crowd =
             Crowd { _server: (runtime, export), url, counters, begins, let_through, callers: Vec::new() };
-        let clients: Vec<_> = (0..callers).map(|_| crowd.client(of())).collect();
+        let clients: Vec<_> = (0..callers).map(|who| crowd.client(of(who))).collect();
         for ((client, runtime), who) in clients.into_iter().zip(0..) {
             let call = client.start().pass(who);
             crowd.callers.push((client, call, runtime));
@@ -144,6 +150,21 @@ fn a_full_queue_makes_the_newest_call_of_the_host_that_has_most_there_make_way()
         call.wait().expect("it has its place");
         assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
     }
+}
+
+/// All loopback addresses are one network, and the users of the machine, who call through shared memory,
+/// another one.
+#[test]
+fn a_network_with_one_call_of_each_of_many_hosts_leaves_another_network_its_place_and_its_turn() {
+    let mut crowd = Crowd::of_hosts(CALLERS, CALLERS as usize - 1, |who| at(10 + who as u8));
+    let (other, _runtime) = crowd.client(builder().shared_memory(true));
+    let call = other.start().pass(OTHER);
+    let (_client, newest, _its) = crowd.callers.pop().unwrap();
+    let why = CallFailed::from(newest.wait().expect_err("it makes way"));
+    assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
+    let (order, failed) = crowd.end();
+    call.wait().expect("it has its place");
+    assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
 }
 
 #[test]
