@@ -234,7 +234,7 @@ impl Core {
     /// Gives the turn to the waiting call that may begin next. Returns whether there is one.
     fn turn(&mut self) -> bool {
         let pool = &self.pool;
-        self.queue.turn_to(MAX_HOSTS_LOOKED_AT, |work| pool.may_begin(work.host(), work.pace()))
+        self.queue.turn_to(MAX_HOSTS_LOOKED_AT, |work| pool.may_begin(work.queued_host(), work.pace()))
     }
 
     /// Returns the failure of a call that finds every thread of the server waiting.

@@ -18,6 +18,7 @@ use crate::Principal;
 use crate::builtin;
 use crate::context;
 use crate::env::place;
+use crate::fair::Waits;
 use crate::guard;
 use crate::receive_buffers::SharedBuffer;
 use crate::stub::{BATCH, Dispatched, catch, panicked};
@@ -114,11 +115,16 @@ impl Work {
         self.procedure >= ACCESSES
     }
 
-    /// Returns the number by which the worker pool tells callers' hosts apart. A call through shared memory
-    /// comes from this machine.
+    /// Returns the number by which the worker pool tells callers' hosts apart, of a call that has come by the
+    /// socket.
     #[inline(always)]
     pub(super) fn host(&self) -> u64 {
         HostName::at(&self.call.from).number()
+    }
+
+    /// Returns the same number of a queued call, which may have come through shared memory.
+    pub(super) fn queued_host(&self) -> u64 {
+        self.payer().number().get()
     }
 
     /// Returns how long the call is expected to take.

@@ -117,7 +117,7 @@ impl Server {
                 vec![(work, core.stuck())]
             } else if core.pool.has_room(pace, core.queue.len() + 1)
                 && !core.pool.is_full()
-                && core.pool.may_begin(work.host(), pace)
+                && core.pool.may_begin(work.queued_host(), pace)
             {
                 core.queue.add(work);
                 Vec::new()

@@ -527,7 +527,7 @@ impl<'s> Receiver<'s> {
     fn next_waiting(&mut self, core: &mut Core) -> Option<Plan> {
         loop {
             let work = core.next_waiting()?;
-            match core.pool.plan(&self.worker, work.host(), work.pace(), || self.now) {
+            match core.pool.plan(&self.worker, work.queued_host(), work.pace(), || self.now) {
                 Plan::Queue => {
                     core.queue.put_back(work);
                     return None;

@@ -17,6 +17,9 @@ use farcall::{CallFailed, Kind, Ran, Runtime, System};
 trait Turnstile {
     /// Reports that it has begun, and ends when the test lets it.
     fn pass(&self, who: u32) -> farcall::Result<()>;
+    /// The same, at a thread of its own.
+    #[blocking]
+    fn stay(&self, who: u32) -> farcall::Result<()>;
 }
 
 struct Guarded {
@@ -29,6 +32,10 @@ impl Turnstile for Guarded {
         self.begun.lock().unwrap().send(who).unwrap();
         self.through.lock().unwrap().recv_timeout(GUARD).unwrap();
         Ok(())
+    }
+
+    fn stay(&self, who: u32) -> farcall::Result<()> {
+        self.pass(who)
     }
 }
 
@@ -165,6 +172,29 @@ fn a_network_with_one_call_of_each_of_many_hosts_leaves_another_network_its_plac
     let (order, failed) = crowd.end();
     call.wait().expect("it has its place");
     assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
+}
+
+#[test]
+fn a_network_whose_waiting_calls_hold_all_other_threads_leaves_another_network_its_first() {
+    const THREADS: u32 = 64;
+    let runtime = builder().threads(THREADS as usize).queue_time(GUARD).build().unwrap();
+    let (begun, begins) = channel();
+    let (let_through, through) = channel();
+    let guarded = Arc::new(Guarded { begun: Mutex::new(begun), through: Mutex::new(through) });
+    let export = runtime.export::<dyn Turnstile>("Turnstile", guarded).unwrap();
+    let call = |of: farcall::Builder, who| {
+        let runtime = of.build().unwrap();
+        let turnstile = runtime.import::<dyn Turnstile>(&export.url()).unwrap();
+        (turnstile.start().stay(who), turnstile, runtime)
+    };
+    let mut calls: Vec<_> = (0..THREADS).map(|who| call(at(10 + who as u8), who)).collect();
+    let next = || begins.recv_timeout(GUARD).unwrap();
+    // One thread receives, and one is kept.
+    (2..THREADS).for_each(|_| assert!(next() < THREADS));
+    calls.push(call(builder().shared_memory(true), OTHER));
+    assert_eq!(next(), OTHER);
+    calls.iter().for_each(|_| let_through.send(()).unwrap());
+    calls.into_iter().for_each(|(call, ..)| call.wait().unwrap());
 }
 
 #[test]
