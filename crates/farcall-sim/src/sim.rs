@@ -8,6 +8,7 @@ mod faults;
 mod inside;
 mod names;
 mod panics;
+mod publication;
 mod services;
 mod state;
 mod world;

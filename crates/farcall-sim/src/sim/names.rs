@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use farcall::names::{Entry, Error, Label, Listing, Registration, Registry, Result};
 
+use super::publication::{Held, Publication};
 use super::world::World;
 
 /// The one registry that all processes share. It can always be reached, unless the test has silenced it.
@@ -17,18 +18,6 @@ pub(super) struct Names {
     process: usize,
     life: u32,
 }
-
-/// An entry that a process has published.
-pub(super) struct Publication {
-    /// The life of the process.
-    publisher: u32,
-    entry: Entry,
-    /// Withdraws the entry. Nobody has this once the entry is withdrawn. While the registry has lost the
-    /// entry, it has no effect.
-    registration: Held,
-}
-
-type Held = Arc<Mutex<Option<Registration>>>;
 
 /// A number greater than the number of lives that any process has in one run.
 const LIVES: u32 = 10_000;

@@ -17,7 +17,7 @@ use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
 use super::faults::nanos;
-use super::names::Publication;
+use super::publication::Publication;
 use super::services::Services;
 use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
 use crate::net::Nanos;
