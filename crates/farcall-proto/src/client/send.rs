@@ -271,7 +271,10 @@ impl Conversation {
             && self.is_too_late(deadline, now)
         {
             // The next look at the calls ends it.
-            self.slots.at_mut(activity).wants = Want::NONE;
+            let wants = std::mem::replace(&mut self.slots.at_mut(activity).wants, Want::NONE);
+            if wants.has(Want::HELD) {
+                self.wake_next();
+            }
             return Written::All;
         }
         let slot = self.slots.at_mut(activity);
