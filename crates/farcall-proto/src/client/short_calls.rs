@@ -107,10 +107,9 @@ impl Conversation {
             let sequence = slot.sequence;
             self.timers.forget_doubt(Position::of_call(activity, sequence));
             self.transfers.question.probed = Some(CallId { activity, sequence });
+            self.transfers.question.unanswered += 1;
             self.want(activity, Want::PROBE);
         }
-        // Also if there is no such call: what holds the others up then tells when it is over.
-        self.transfers.question.unanswered += 1;
         let due = now + self.question_gap();
         self.transfers.question.due = Some(due);
         self.timers.check = self.timers.check.min(due);
