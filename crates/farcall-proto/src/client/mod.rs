@@ -721,14 +721,15 @@ impl Conversation {
     #[cold]
     fn drop_parts(&mut self, activity: u32) {
         self.uncount(activity);
-        let slot = self.slots.at_mut(activity);
-        slot.doubted = 0;
-        if let Some(sending) = slot.sending.take() {
+        self.slots.at_mut(activity).doubted = 0;
+        if !self.path.waiting.is_empty() {
+            self.wake_next();
+        }
+        if let Some(sending) = self.slots.at_mut(activity).sending.take() {
             self.path.in_flight -= sending.in_flight;
+            self.wake_next();
         }
         self.end_inside(activity);
-        // The ended call may wait for room itself. It must not be woken, so it has no parts any more.
-        self.wake_next();
     }
 }
 

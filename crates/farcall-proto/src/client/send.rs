@@ -266,7 +266,6 @@ impl Conversation {
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let patience = self.patience();
         let slot = self.slots.at(activity);
-        debug_assert_ne!(slot.stage, Stage::Free, "a call that has ended is not sent");
         if let Some(deadline) = slot.call.deadline
             && slot.timing.first_sent.is_none()
             && self.is_too_late(deadline, now)
