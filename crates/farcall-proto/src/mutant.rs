@@ -300,8 +300,6 @@ mutants! {
     LoansUnbounded = "loans-not-bounded",
     /// Calls that fit a datagram do not count as bytes under way.
     ShortCallsUncounted = "short-calls-not-counted",
-    /// A client whose calls wait for room does not ask which calls have left the path.
-    RoomUnasked = "room-not-asked",
 }
 
 impl Rule {
@@ -403,14 +401,9 @@ impl Rule {
 
     /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
     /// wrong, so the simulator's laws of bytes in time notice
-    /// (`farcall-sim/tests/simulation/bytes_in_time.rs`, and `crowds.rs` beside it).
-    pub const OF_TIME: &'static [Rule] = &[
-        Rule::UnmeasuredIsShort,
-        Rule::LateIsLost,
-        Rule::LoanRefused,
-        Rule::ShortCallsUncounted,
-        Rule::RoomUnasked,
-    ];
+    /// (`farcall-sim/tests/simulation/bytes_in_time.rs`).
+    pub const OF_TIME: &'static [Rule] =
+        &[Rule::UnmeasuredIsShort, Rule::LateIsLost, Rule::LoanRefused, Rule::ShortCallsUncounted];
 
     /// The rules of lent credit that only a peer tests whose bytes nobody takes. `tests/lent_credit.rs` notices.
     pub const OF_LOANS: &'static [Rule] = &[Rule::LoansUnbounded];

@@ -328,8 +328,6 @@ struct Transfers {
     usual_result: usize,
     /// The length of the last result that came in one datagram while anything counted as under way.
     short_result: u32,
-    /// The question which short calls have left the path.
-    question: short_calls::RoomQuestion,
     /// What the server is to be told of calls that have ended, even if nothing else is sent: the lengths of
     /// long results that have arrived, and of what the server sent in exchanges that need nothing more; and
     /// calls for which no caller waits, if the server has asked.

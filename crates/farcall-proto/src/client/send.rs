@@ -271,10 +271,7 @@ impl Conversation {
             && self.is_too_late(deadline, now)
         {
             // The next look at the calls ends it.
-            let wants = std::mem::replace(&mut self.slots.at_mut(activity).wants, Want::NONE);
-            if wants.has(Want::HELD) {
-                self.wake_next();
-            }
+            self.slots.at_mut(activity).wants = Want::NONE;
             return Written::All;
         }
         let slot = self.slots.at_mut(activity);

@@ -89,8 +89,8 @@ pub(super) struct Slot {
     pub waiting: bool,
     /// The number of bytes of the arguments, which is asked for more often than the arguments.
     pub argument_bytes: u32,
-    /// With how many bytes a call that fits a datagram counts as under way, and with how many it counted when
-    /// it was answered, if it was sent more than once.
+    /// With how many bytes a call that fits a datagram counts as under way, and with how many it counted when it
+    /// was answered, if it was sent more than once.
     pub counted: u32,
     pub doubted: u32,
     /// The arguments, if `shared` has none; otherwise an empty buffer.

@@ -76,7 +76,6 @@ impl Conversation {
         if self.path.in_flight == 0 {
             self.wake_next();
         }
-        self.ask_for_room(now);
         // A keep-alive tells the server that callers still wait, for all their calls. Anything else that was
         // sent lately has told it too; then no keep-alive is sent.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
