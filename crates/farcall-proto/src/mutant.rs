@@ -296,8 +296,6 @@ mutants! {
     LateIsLost = "late-is-lost",
     /// A receiver does not take the bytes of a new direction for which it has lent credit.
     LoanRefused = "loan-refused",
-    /// A client lends credit however much of it is lent.
-    LoansUnbounded = "loans-not-bounded",
     /// Calls that fit a datagram do not count as bytes under way.
     ShortCallsUncounted = "short-calls-not-counted",
 }
@@ -405,9 +403,6 @@ impl Rule {
     pub const OF_TIME: &'static [Rule] =
         &[Rule::UnmeasuredIsShort, Rule::LateIsLost, Rule::LoanRefused, Rule::ShortCallsUncounted];
 
-    /// The rules of lent credit that only a peer tests whose bytes nobody takes. `tests/lent_credit.rs` notices.
-    pub const OF_LOANS: &'static [Rule] = &[Rule::LoansUnbounded];
-
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
@@ -421,7 +416,6 @@ impl Rule {
             Rule::OF_GIVEN_UP,
             Rule::OF_ROUND_TRIPS,
             Rule::OF_TIME,
-            Rule::OF_LOANS,
         ];
         !others.iter().any(|rules| rules.contains(self))
     }

@@ -25,9 +25,6 @@ pub(crate) struct Path {
     pub borrowed: u32,
     /// The same for the directions that the peer sends: the most that this end has told it.
     pub lent: u32,
-    /// How many bytes this end, a client, has lent to directions that have begun, and that their senders could
-    /// not send otherwise. A server has a budget of what it holds instead.
-    pub on_loan: usize,
     /// By how long a datagram may be overtaken before it counts as lost, in nanoseconds. 0 while the path is
     /// not known to reorder datagrams.
     reordering: u64,
@@ -51,15 +48,6 @@ impl Path {
         let millis = self.round_trip.smoothed().map_or(0, |smoothed| smoothed.as_millis() as u64);
         let wide = u64::from(window).saturating_mul(millis);
         window.max(wide.min(WIDEST_WINDOW.into()) as u32)
-    }
-
-    /// Returns with how much credit a direction begins that the peer sends.
-    pub fn may_lend(&self) -> u32 {
-        if self.on_loan + self.lent as usize <= MAX_ON_LOAN || self.mutant.breaks(Rule::LoansUnbounded) {
-            self.lent
-        } else {
-            0
-        }
     }
 
     /// Makes a message of `total` bytes of which nothing was sent.
@@ -190,9 +178,6 @@ impl Path {
 /// How many bytes may be under way at most, however long the path is: those of a gigabit a second for a
 /// quarter of a second.
 const WIDEST_WINDOW: u32 = 32 << 20;
-
-/// How many bytes a client lends to all directions of a conversation together that have begun.
-const MAX_ON_LOAN: usize = 64 << 20;
 
 /// The greatest value of [`Path::reordering`] in nanoseconds, unless a round trip takes longer. Threads of
 /// the sender that are held up reorder datagrams by as much.

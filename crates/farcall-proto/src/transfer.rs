@@ -618,14 +618,11 @@ impl Outgoing {
         }
         // The receiver can have bytes that this end sent before it began again ([`Outgoing::restart`]).
         self.next = self.next.max(select.extent.through);
-        if std::mem::take(&mut self.borrows) && select.extent.limit < self.limit {
-            // The receiver has lent too much already, or was restored from an earlier state and does not
-            // remember how much credit directions begin with.
-            if select.extent.limit < self.next {
-                self.go_back(&select.extent);
-                return heard;
-            }
-            self.limit = select.extent.limit & !3;
+        if std::mem::take(&mut self.borrows) && select.extent.limit < self.limit.min(self.next) {
+            // The receiver does not remember how much credit directions begin with, because it was restored
+            // from an earlier state.
+            self.go_back(&select.extent);
+            return heard;
         }
         self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
         let (mut latest, in_flight) = ((self.latest, self.latest_at), &mut self.in_flight);

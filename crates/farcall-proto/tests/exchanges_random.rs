@@ -9,11 +9,10 @@
 //! A seed that fails is printed. `FARCALL_SEED=n` runs it alone.
 
 mod common;
-#[path = "common/loans.rs"]
-mod loans;
 #[path = "common/plans.rs"]
 mod plans;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +21,6 @@ use common::{EXPORT, FIRST_CREDIT, Told};
 use farcall_proto::client::{Call, CallId, Conversation};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig, Tail, Time};
-use loans::Loans;
 use plans::{End, Plan, Random, byte, plans};
 
 /// How many seeds are run.
@@ -39,12 +37,15 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_secs(90);
 /// The most datagrams of a run, of both ends together.
 const MOST_DATAGRAMS: usize = 60_000;
 
+thread_local! {
+    /// The most credit that each end can have lent to new directions in this run.
+    static LENT: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
+}
+
 /// What the user of one end knows of an exchange.
 #[derive(Debug, Default)]
 struct User {
     plan: Plan,
-    /// What the other end had lent when this one learned of the exchange, perhaps in another conversation.
-    loan: u64,
     sent: u64,
     taken: u64,
     /// Its own direction has ended, or is not to be sent.
@@ -60,14 +61,6 @@ struct User {
     can_send: bool,
 }
 
-/// The tokens of one client's calls are fewer.
-const CALLS_OF_CLIENT: u64 = 100;
-
-/// Returns which client makes the call with this token.
-fn place_of(token: u64) -> usize {
-    ((token - 1) / CALLS_OF_CLIENT) as usize
-}
-
 /// What one step of a user needs of its end.
 trait Verbs {
     const END: End;
@@ -77,8 +70,8 @@ trait Verbs {
 }
 
 impl User {
-    fn new(plan: Plan, loan: u64) -> User {
-        User { ended: plan.sends.is_none(), can_send: true, plan, loan, ..User::default() }
+    fn new(plan: Plan) -> User {
+        User { ended: plan.sends.is_none(), can_send: true, plan, ..User::default() }
     }
 
     fn hear(&mut self, news: News, exchange: u32) {
@@ -116,6 +109,9 @@ impl User {
                 assert_eq!(found, expected, "call {token}, exchange {exchange}, byte {}", self.taken);
                 self.taken += 1;
             }
+            let mut lent = LENT.get();
+            lent[V::END as usize] = lent[V::END as usize].max(4 * self.taken);
+            LENT.set(lent);
         }
         let may = self.can_send && !self.ended && (!self.plan.answers || self.all || self.stopped);
         if let Some(len) = self.plan.sends.filter(|_| may && !self.has_sent()) {
@@ -213,8 +209,6 @@ struct Client {
     at: SocketAddr,
     calls: BTreeMap<u64, Called>,
     told: Vec<(u64, Told)>,
-    /// What was lent in its conversation.
-    loans: Loans,
     /// How many further calls it makes.
     left: u64,
     /// It is gone, with all of its calls.
@@ -262,7 +256,6 @@ impl Run {
             at: SocketAddr::from(([10, 0, 0, 1 + n as u8], 1_000)),
             calls: BTreeMap::new(),
             told: Vec::new(),
-            loans: Loans::default(),
             left: 3 + random.below(6),
             gone: false,
             vanishes: vanishes.filter(|_| n == 1),
@@ -306,7 +299,7 @@ impl Run {
     fn start(&mut self, place: usize) {
         let (random, client) = (&mut self.random, &mut self.clients[place]);
         client.left -= 1;
-        let token = 1 + place as u64 * CALLS_OF_CLIENT + client.left;
+        let token = 1 + place as u64 * 100 + client.left;
         let deadline = random.one_in(8).then(|| self.now.plus(random.below(3_000) * MS));
         let cancels_at = random.one_in(8).then(|| self.now.plus(random.below(1_000) * MS));
         let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token };
@@ -334,8 +327,7 @@ impl Run {
             self.start(place);
         }
         let Run { random, clients, .. } = self;
-        let Client { conversation, calls, told, loans, .. } = &mut clients[place];
-        let loan = loans.to(End::Client);
+        let Client { conversation, calls, told, .. } = &mut clients[place];
         for (token, called) in &mut *calls {
             if called.cancels_at.is_some_and(|at| at <= now) {
                 (called.cancels_at, called.cancelled) = (None, true);
@@ -350,7 +342,7 @@ impl Run {
             {
                 called.opens -= 1;
                 assert!(exchange % 2 == 1);
-                called.users.insert(exchange, User::new(plans(seed, *token, exchange)[0].clone(), loan));
+                called.users.insert(exchange, User::new(plans(seed, *token, exchange)[0].clone()));
             }
             let id = called.id;
             for (exchange, user) in &mut called.users {
@@ -360,20 +352,18 @@ impl Run {
         while let Some((_, token, exchange, news)) = conversation.next_news() {
             let Some(called) = calls.get_mut(&token) else { continue };
             let plan = || plans(seed, token, exchange)[0].clone();
-            called.users.entry(exchange).or_insert_with(|| User::new(plan(), loan)).hear(news, exchange);
+            called.users.entry(exchange).or_insert_with(|| User::new(plan())).hear(news, exchange);
         }
         self.judge(place);
     }
 
     fn act_at_server(&mut self) {
         let (now, seed) = (self.now, self.seed);
-        let Run { random, server, executed, clients, .. } = self;
-        let loan = |token: u64| clients[place_of(token)].loans.to(End::Server);
+        let Run { random, server, executed, .. } = self;
         while let Some((key, exchange, news)) = server.next_news() {
             let Some(call) = executed.values_mut().find(|call| call.key == key) else { continue };
             let plan = || plans(seed, call.token, exchange)[1].clone();
-            let user = || User::new(plan(), loan(call.token));
-            call.users.entry(exchange).or_insert_with(user).hear(news, exchange);
+            call.users.entry(exchange).or_insert_with(|| User::new(plan())).hear(news, exchange);
         }
         let mut over = Vec::new();
         for call in executed.values_mut() {
@@ -386,8 +376,7 @@ impl Run {
             {
                 call.opens -= 1;
                 assert!(exchange % 2 == 0);
-                let plan = plans(seed, call.token, exchange)[1].clone();
-                call.users.insert(exchange, User::new(plan, loan(call.token)));
+                call.users.insert(exchange, User::new(plans(seed, call.token, exchange)[1].clone()));
             }
             for (exchange, user) in &mut call.users {
                 user.step(&mut AtServer { server, key: call.key }, call.token, *exchange);
@@ -468,7 +457,6 @@ impl Run {
     fn send(&mut self, to: End, address: SocketAddr, datagram: Vec<u8>) {
         self.datagrams += 1;
         let place = self.clients.iter().position(|client| client.at == address).expect("a client's address");
-        self.clients[place].loans.sent(to, &datagram);
         if self.clients[place].gone || datagram.len() > self.largest || self.random.below(100) < self.loss {
             return;
         }
@@ -613,19 +601,16 @@ impl Run {
     }
 
     /// Checks that no user could send more than its receiver's user lets it: the first credit, or five times
-    /// as many bytes as were taken, or what the receiver had lent before in the conversation.
+    /// as many bytes as were taken, or what the receiver lent.
     fn check_credit(&self) {
-        let calls =
-            self.clients.iter().flat_map(|c| c.calls.iter().map(|(token, call)| (token, call, &c.loans)));
-        for (token, called, loans) in calls {
+        for called in self.clients.iter().flat_map(|client| &client.calls) {
+            let (token, called) = called;
             let Some(executed) = self.executed.get(token) else { continue };
             for exchange in called.users.keys().chain(executed.users.keys()) {
                 let ends = [called.users.get(exchange), executed.users.get(exchange)];
-                for (sender, [from, to]) in [(End::Client, ends), (End::Server, [ends[1], ends[0]])] {
-                    let (sent, loan) = from.map_or((0, 0), |user| (user.sent, user.loan));
-                    let loan = loan.max(loans.to(sender));
-                    let taken = to.map_or(0, |user| user.taken);
-                    let most = (taken + (4 * taken).max(FIRST_CREDIT.into())).max(loan);
+                for (receiver, [from, to]) in [(1, [ends[0], ends[1]]), (0, [ends[1], ends[0]])] {
+                    let (sent, taken) = (from.map_or(0, |user| user.sent), to.map_or(0, |user| user.taken));
+                    let most = (taken + (4 * taken).max(FIRST_CREDIT.into())).max(LENT.get()[receiver]);
                     assert!(
                         sent <= most,
                         "call {token}, exchange {exchange}: {sent} bytes were sent of {most}"
@@ -662,6 +647,7 @@ impl Run {
     /// Returns how many datagrams the calls took.
     fn go(mut self) -> usize {
         let began = self.now;
+        LENT.set([0; 2]);
         let mut steps = 0;
         while !self.is_done() {
             self.step();

@@ -132,8 +132,6 @@ pub(crate) struct Exchanges {
     concluded: bool,
     /// The memory that the open exchanges hold, in bytes.
     held: usize,
-    /// How many bytes the other end was lent in all directions that it sends.
-    on_loan: usize,
     /// The earliest time at which [`Exchanges::look`] has something to do.
     due: Option<Time>,
     mutant: Mutant,
@@ -174,7 +172,6 @@ impl Exchanges {
             until_larger: 0,
             concluded: false,
             held: 0,
-            on_loan: 0,
             due: None,
             mutant,
         }
@@ -264,7 +261,7 @@ impl Exchanges {
             if data.has_all {
                 outflow.finish(way);
             }
-            inflow.lend(way.path.may_lend());
+            inflow.lend(way.path.lent);
             let brought = inflow.receive(number, data, most);
             (brought && !std::mem::replace(&mut inflow.noticed, true), inflow.contradicted)
         });
@@ -438,11 +435,6 @@ impl Exchanges {
         self.open.capacity() * size_of::<Exchange>() + self.held
     }
 
-    /// Returns how many bytes the other end was lent and may not have sent otherwise.
-    pub fn on_loan(&self) -> usize {
-        self.on_loan
-    }
-
     fn is_ours(&self, number: u32) -> bool {
         number % 2 == self.lowest % 2
     }
@@ -464,18 +456,16 @@ impl Exchanges {
     fn act<R>(&mut self, number: u32, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
         let exchange = &mut self.open[place];
-        let (memory, due, loan) = (exchange.memory(), exchange.due(), exchange.inflow.loan());
+        let (memory, due) = (exchange.memory(), exchange.due());
         let done = act(exchange);
         self.received += u32::from(exchange.counts());
         let (mut memory_then, mut due_then) = (exchange.memory(), exchange.due());
-        let mut loan_then = exchange.inflow.loan();
         if exchange.is_over() {
-            (memory_then, due_then, loan_then) = (0, None, 0);
+            (memory_then, due_then) = (0, None);
             self.open.remove(place);
             self.let_go();
         }
         self.held = self.held + memory_then - memory;
-        self.on_loan = self.on_loan + loan_then as usize - loan as usize;
         if due != due_then {
             let was_first = due.is_some() && due == self.due;
             self.due = if was_first { self.first_due() } else { self.due.into_iter().chain(due_then).min() };
@@ -546,7 +536,6 @@ impl Exchanges {
         open.retain(|exchange| !exchange.is_over());
         self.let_go();
         self.held = self.open.iter().map(Exchange::memory).sum();
-        self.on_loan = self.open.iter().map(|exchange| exchange.inflow.loan() as usize).sum();
         self.due = self.first_due();
     }
 
