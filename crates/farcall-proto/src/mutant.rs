@@ -296,8 +296,6 @@ mutants! {
     LateIsLost = "late-is-lost",
     /// A receiver does not take the bytes of a new direction for which it has lent credit.
     LoanRefused = "loan-refused",
-    /// Calls that fit a datagram do not count as bytes under way.
-    ShortCallsUncounted = "short-calls-not-counted",
 }
 
 impl Rule {
@@ -400,8 +398,7 @@ impl Rule {
     /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
     /// wrong, so the simulator's laws of bytes in time notice
     /// (`farcall-sim/tests/simulation/bytes_in_time.rs`).
-    pub const OF_TIME: &'static [Rule] =
-        &[Rule::UnmeasuredIsShort, Rule::LateIsLost, Rule::LoanRefused, Rule::ShortCallsUncounted];
+    pub const OF_TIME: &'static [Rule] = &[Rule::UnmeasuredIsShort, Rule::LateIsLost, Rule::LoanRefused];
 
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.

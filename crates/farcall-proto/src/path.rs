@@ -81,16 +81,6 @@ impl Path {
         }
     }
 
-    /// Queues an activity as [`Path::wait`] does, but before all others if it `was_first`.
-    pub fn wait_in_turn(&mut self, activity: u32, waits: &mut bool, was_first: bool) {
-        if was_first && !*waits {
-            *waits = true;
-            self.waiting.push_front(activity);
-        } else {
-            self.wait(activity, waits);
-        }
-    }
-
     /// Acts on a report of a message's receiver. If the receiver sent it because it has waited in vain,
     /// fragments that were sent more than `patience` ago count as lost.
     pub fn heard(

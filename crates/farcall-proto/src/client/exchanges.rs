@@ -133,7 +133,7 @@ impl Conversation {
     /// whether the frame ends a direction. Returns the call's activity, or `None` if the call is over or was
     /// cancelled.
     fn talking(&mut self, now: Time, position: Position, ended: bool) -> Option<u32> {
-        let activity = self.current(now, Position { exchange: 0, ..position })?;
+        let activity = self.current(Position { exchange: 0, ..position })?;
         self.on_first_answer(now, activity, true);
         let slot = self.slots.at_mut(activity);
         match slot.stage {

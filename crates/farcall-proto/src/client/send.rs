@@ -233,12 +233,8 @@ impl Conversation {
             if writer.room() < 64 {
                 return Written::NoRoom;
             }
-            let held = slot.wants.has(Want::HELD);
             slot.wants = Want::NONE;
             writer.cancel(position);
-            if held {
-                self.wake_next();
-            }
             return Written::All;
         }
         if slot.wants.has(Want::PROBE) {
@@ -290,18 +286,10 @@ impl Conversation {
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.argument_bytes as usize <= room) {
-                if !self.admits_short(now, activity) {
-                    return Written::All;
-                }
-                let slot = self.slots.at_mut(activity);
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part::whole(slot.arguments()));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
                 self.timers.look_by(slot.timing.due);
-                if slot.wants.has(Want::HELD) {
-                    slot.wants.take(Want::HELD);
-                    self.wake_next();
-                }
                 return Written::All;
             }
             // A TICKET and an ACK may stand before the call.
