@@ -294,8 +294,6 @@ mutants! {
     UnmeasuredIsShort = "unmeasured-is-short",
     /// A window that shrank although nothing was lost stays as it is.
     LateIsLost = "late-is-lost",
-    /// A receiver does not take the bytes of a new direction for which it has lent credit.
-    LoanRefused = "loan-refused",
 }
 
 impl Rule {
@@ -398,7 +396,7 @@ impl Rule {
     /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
     /// wrong, so the simulator's laws of bytes in time notice
     /// (`farcall-sim/tests/simulation/bytes_in_time.rs`).
-    pub const OF_TIME: &'static [Rule] = &[Rule::UnmeasuredIsShort, Rule::LateIsLost, Rule::LoanRefused];
+    pub const OF_TIME: &'static [Rule] = &[Rule::UnmeasuredIsShort, Rule::LateIsLost];
 
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.

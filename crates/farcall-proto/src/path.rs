@@ -20,11 +20,6 @@ pub(crate) struct Path {
     /// How many bytes beyond `through` the peer's last SELECT of an incomplete message allowed. The peer
     /// allows as many bytes of a new message at once.
     granted: u32,
-    /// The credit with which each direction of an exchange begins that this end sends, or 0 for the initial
-    /// window. The peer has said so.
-    pub borrowed: u32,
-    /// The same for the directions that the peer sends: the most that this end has told it.
-    pub lent: u32,
     /// By how long a datagram may be overtaken before it counts as lost, in nanoseconds. 0 while the path is
     /// not known to reorder datagrams.
     reordering: u64,

@@ -9,10 +9,7 @@
 //! A seed that fails is printed. `FARCALL_SEED=n` runs it alone.
 
 mod common;
-#[path = "common/plans.rs"]
-mod plans;
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +18,6 @@ use common::{EXPORT, FIRST_CREDIT, Told};
 use farcall_proto::client::{Call, CallId, Conversation};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig, Tail, Time};
-use plans::{End, Plan, Random, byte, plans};
 
 /// How many seeds are run.
 const RUNS: u64 = 80;
@@ -37,9 +33,91 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_secs(90);
 /// The most datagrams of a run, of both ends together.
 const MOST_DATAGRAMS: usize = 60_000;
 
-thread_local! {
-    /// The most credit that each end can have lent to new directions in this run.
-    static LENT: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
+/// The longest item, in bytes.
+const LONGEST: u64 = 60_000;
+
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        (0..4).for_each(|_| _ = random.below(2));
+        random
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Client,
+    Server,
+}
+
+/// The byte at a place of the direction that one end sends in an exchange of a call.
+fn byte(token: u64, exchange: u32, from: End, at: u64) -> u8 {
+    let direction = token * 512 + u64::from(exchange) * 2 + from as u64;
+    ((at + direction * 7_919).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
+}
+
+/// What one end does in one exchange.
+#[derive(Clone, Debug, Default)]
+struct Plan {
+    /// The bytes that it sends; `None` if it does not send at all.
+    sends: Option<u64>,
+    /// It ends its direction; if not, the direction ends with the call.
+    ends: bool,
+    /// It sends only when it has taken all of the other end's direction.
+    answers: bool,
+    tail: Option<Tail>,
+    /// It stops when it has taken so many bytes.
+    stops_at: Option<u64>,
+    /// It takes at most so many bytes at a time.
+    takes: u64,
+}
+
+/// What both ends do in an exchange: the client, and the server.
+fn plans(seed: u64, token: u64, exchange: u32) -> [Plan; 2] {
+    let mut random = Random::new(seed ^ token << 20 ^ u64::from(exchange) << 40);
+    let server_opens = exchange.is_multiple_of(2);
+    let length = |random: &mut Random| match random.below(4) {
+        0 => 4 * random.below(4),
+        1 | 2 => 4 * random.below(1_000),
+        _ => 4 * random.below(LONGEST / 4 + 1),
+    };
+    let mut plans: [Plan; 2] = Default::default();
+    for plan in &mut plans {
+        plan.takes = [100, 4_000, u64::MAX][random.below(3) as usize];
+    }
+    let (opener, other) = if server_opens { (1, 0) } else { (0, 1) };
+    if server_opens && random.one_in(3) {
+        // A question and its answer.
+        for place in [opener, other] {
+            plans[place].sends = Some(4 + length(&mut random) / 4 * 4);
+            (plans[place].ends, plans[place].tail) = (true, Some(Tail::Question));
+        }
+        plans[other].answers = true;
+        return plans;
+    }
+    for place in [opener, other] {
+        let sends = place == opener || random.one_in(2);
+        plans[place].sends = sends.then(|| length(&mut random));
+        plans[place].ends = !random.one_in(6);
+        plans[place].tail = Some(Tail::End);
+        plans[place].stops_at = random.one_in(8).then(|| random.below(20_000));
+        plans[place].answers = place == other && random.one_in(3);
+    }
+    plans
 }
 
 /// What the user of one end knows of an exchange.
@@ -109,9 +187,6 @@ impl User {
                 assert_eq!(found, expected, "call {token}, exchange {exchange}, byte {}", self.taken);
                 self.taken += 1;
             }
-            let mut lent = LENT.get();
-            lent[V::END as usize] = lent[V::END as usize].max(4 * self.taken);
-            LENT.set(lent);
         }
         let may = self.can_send && !self.ended && (!self.plan.answers || self.all || self.stopped);
         if let Some(len) = self.plan.sends.filter(|_| may && !self.has_sent()) {
@@ -601,16 +676,16 @@ impl Run {
     }
 
     /// Checks that no user could send more than its receiver's user lets it: the first credit, or five times
-    /// as many bytes as were taken, or what the receiver lent.
+    /// as many bytes as were taken.
     fn check_credit(&self) {
         for called in self.clients.iter().flat_map(|client| &client.calls) {
             let (token, called) = called;
             let Some(executed) = self.executed.get(token) else { continue };
             for exchange in called.users.keys().chain(executed.users.keys()) {
                 let ends = [called.users.get(exchange), executed.users.get(exchange)];
-                for (receiver, [from, to]) in [(1, [ends[0], ends[1]]), (0, [ends[1], ends[0]])] {
+                for [from, to] in [[ends[0], ends[1]], [ends[1], ends[0]]] {
                     let (sent, taken) = (from.map_or(0, |user| user.sent), to.map_or(0, |user| user.taken));
-                    let most = (taken + (4 * taken).max(FIRST_CREDIT.into())).max(LENT.get()[receiver]);
+                    let most = taken + (4 * taken).max(FIRST_CREDIT.into());
                     assert!(
                         sent <= most,
                         "call {token}, exchange {exchange}: {sent} bytes were sent of {most}"
@@ -647,7 +722,6 @@ impl Run {
     /// Returns how many datagrams the calls took.
     fn go(mut self) -> usize {
         let began = self.now;
-        LENT.set([0; 2]);
         let mut steps = 0;
         while !self.is_done() {
             self.step();

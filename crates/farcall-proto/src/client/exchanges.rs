@@ -23,7 +23,7 @@ impl Conversation {
             return None;
         }
         let inside = slot.inside.get_or_insert_with(|| Inside::new(mutant));
-        if inside.has_result() { None } else { inside.exchanges.open(&self.path) }
+        if inside.has_result() { None } else { inside.exchanges.open() }
     }
 
     /// Sends as many of the bytes in an exchange as there is room for, and returns how many. The number of

@@ -117,22 +117,6 @@ impl Inflow {
         Inflow { taken, limit, told, largest, ..Inflow::new(mutant) }
     }
 
-    /// Allows the sender to send the first `lent` bytes, because this end has told it that a direction begins
-    /// with as much credit.
-    pub fn lend(&mut self, lent: u32) {
-        if u64::from(lent) > self.limit && !self.mutant.breaks(Rule::LoanRefused) {
-            self.limit = lent.into();
-            self.told = self.limit;
-        }
-    }
-
-    /// Returns how many bytes a direction like this may begin with, or `None` if it has had no more than the
-    /// initial window, or takes no more.
-    pub fn lends(&self) -> Option<u32> {
-        let left = u32::try_from(self.limit - self.through()).ok()?;
-        (left > INITIAL_WINDOW && self.stopped.is_none() && !self.closed).then_some(left)
-    }
-
     /// Stores the bytes of a DATA that came in datagram `number`. Holds no more than `most` bytes, and drops
     /// bytes beyond that as if they were lost. Returns whether there is more for the user to take.
     pub fn receive(&mut self, number: u64, data: &Data<'_>, most: usize) -> bool {

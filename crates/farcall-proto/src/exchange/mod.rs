@@ -177,15 +177,14 @@ impl Exchanges {
         }
     }
 
-    /// Opens an exchange on this path, and returns its number. Returns `None` if this end has [`MAX_OPEN`]
-    /// exchanges open.
-    pub fn open(&mut self, path: &Path) -> Option<u32> {
+    /// Opens an exchange, and returns its number. Returns `None` if this end has [`MAX_OPEN`] exchanges open.
+    pub fn open(&mut self) -> Option<u32> {
         if self.open.iter().filter(|exchange| self.is_ours(exchange.number)).count() >= MAX_OPEN {
             return None;
         }
         let number = self.lowest.checked_add(self.ours.checked_mul(2)?)?;
         self.ours += 1;
-        self.insert(number, path);
+        self.insert(number);
         Some(number)
     }
 
@@ -256,12 +255,11 @@ impl Exchanges {
         way: &mut Way<'_>,
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
-        self.open_theirs(position.exchange, most > BASE_DATAGRAM, way.path)?;
+        self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
         let news = self.act(position.exchange, |Exchange { inflow, outflow, .. }| {
             if data.has_all {
                 outflow.finish(way);
             }
-            inflow.lend(way.path.lent);
             let brought = inflow.receive(number, data, most);
             (brought && !std::mem::replace(&mut inflow.noticed, true), inflow.contradicted)
         });
@@ -300,7 +298,7 @@ impl Exchanges {
         way: &mut Way<'_>,
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
-        self.open_theirs(position.exchange, most > BASE_DATAGRAM, way.path)?;
+        self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
         if self.mutant.breaks(Rule::StopIgnored) {
             return Ok(None);
         }
@@ -478,18 +476,18 @@ impl Exchanges {
     ///
     /// # Errors
     /// When only this end may open an exchange of this number, and has not.
-    fn open_theirs(&mut self, number: u32, opens: bool, path: &Path) -> Result<(), Malformed> {
+    fn open_theirs(&mut self, number: u32, opens: bool) -> Result<(), Malformed> {
         if self.was_opened(number) {
             let again = self.mutant.breaks(Rule::ExchangeReopened) && !self.is_ours(number);
             if again && !self.concluded && !self.is_open(number) {
-                self.insert(number, path);
+                self.insert(number);
             }
             return Ok(());
         }
         if self.is_ours(number) {
             if self.mutant.breaks(Rule::NumbersUnchecked) {
                 if !self.is_open(number) {
-                    self.insert(number, path);
+                    self.insert(number);
                 }
                 return Ok(());
             }
@@ -502,16 +500,16 @@ impl Exchanges {
         let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
         if open + more <= MAX_OPEN_OF_PEER {
             let first = 3 - self.lowest + 2 * self.theirs;
-            (first..=number).step_by(2).for_each(|number| self.insert(number, path));
+            (first..=number).step_by(2).for_each(|number| self.insert(number));
             self.theirs = number.div_ceil(2);
         }
         Ok(())
     }
 
-    fn insert(&mut self, number: u32, path: &Path) {
+    fn insert(&mut self, number: u32) {
         let place = self.open.partition_point(|exchange| exchange.number < number);
         let mutant = self.mutant;
-        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant, path.borrowed));
+        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant));
         // Most calls have one exchange.
         if self.open.is_empty() {
             self.open.reserve_exact(1);
@@ -590,10 +588,7 @@ impl Exchange {
             if !writer.fits(CREDIT_ROOM) {
                 return Written::Full;
             }
-            let lent = self.inflow.lends().filter(|_| !has_all);
-            way.path.lent = way.path.lent.max(lent.unwrap_or(0));
-            let says = (has_all, lent.is_some());
-            writer.credit(position, says, self.inflow.extent(), self.inflow.beyond());
+            writer.credit(position, has_all, self.inflow.extent(), self.inflow.beyond());
             self.inflow.acknowledged();
         }
         self.outflow.write(now, position, has_all, writer, way)

@@ -337,7 +337,7 @@ fn read(bytes: &[u8]) -> Select<'_> {
 
 #[test]
 fn a_direction_grows_and_its_end_is_sent_beyond_the_limit() {
-    let mut m = Outgoing::stream(0);
+    let mut m = Outgoing::stream();
     assert_eq!(m.next(1200, WIDE), Next::Nothing);
     m.extend(100);
     assert_eq!(send(&mut m, 1, 1200, WIDE), (100, true));
@@ -362,7 +362,7 @@ fn a_direction_grows_and_its_end_is_sent_beyond_the_limit() {
 #[test]
 fn a_direction_that_is_cut_ends_where_it_is() {
     for ended in [false, true] {
-        let mut m = Outgoing::stream(0);
+        let mut m = Outgoing::stream();
         m.extend(3000);
         assert_eq!(send(&mut m, 1, 1000, WIDE), (1000, false));
         if ended {
