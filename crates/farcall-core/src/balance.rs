@@ -273,8 +273,8 @@ impl Shared {
     }
 
     /// Returns the index of a member for a call among these choices, or among those that the group has by
-    /// now; and when that was known, because the question for these may take time. The call may take `within`,
-    /// and has `met` the members with these states already.
+    /// now; and when that was known, because the question for these may take time. The call may take
+    /// `within`, and has `met` the members with these states already.
     fn choose(
         &self,
         choices: &mut Arc<[Choice]>,

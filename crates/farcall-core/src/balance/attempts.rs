@@ -118,8 +118,8 @@ impl Attempts {
         may
     }
 
-    /// Returns how long an attempt may take that begins at `begun`. At `asked`, when its member was asked for,
-    /// it had `within`.
+    /// Returns how long an attempt may take that begins at `begun`. It had `within` at `asked`, when its member
+    /// was asked for.
     #[inline]
     pub fn began(&mut self, within: Option<Duration>, asked: Time, begun: Time) -> Option<Duration> {
         if asked != begun {

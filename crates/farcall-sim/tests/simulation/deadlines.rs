@@ -142,8 +142,8 @@ fn a_silent_registry_holds_up_no_call_of_a_group_whose_members_are_known() {
     broken.expect("a broken rule is noticed");
 }
 
-/// Starts more calls by name than tasks have threads while the registry answers nothing. The calls of others
-/// end in time, and whoever is cancelled ends at once.
+/// Starts more calls by name than tasks have threads while the registry answers nothing. Calls of
+/// others end in time, and a call that is cancelled ends at once.
 fn many_tasks_behind_a_silent_registry(sim: &Sim, broken: Option<Rule>) -> farcall::Result<()> {
     broken.into_iter().for_each(|rule| sim.breaks(rule));
     sim.limit(Duration::from_secs(10));

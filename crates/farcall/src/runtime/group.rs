@@ -288,8 +288,8 @@ impl Follower {
         lock(&self.known).still_taking_calls(self.inner.env.now())
     }
 
-    /// Returns the entries that the registry has now. If it fails, or does not answer soon, returns those that
-    /// it had last.
+    /// Returns the entries that the registry has now. If it fails, or does not answer soon, returns those
+    /// that it had last.
     fn listed(&self, within: Option<Duration>) -> Arc<[Entry]> {
         let is_urgent = {
             let known = lock(&self.known);

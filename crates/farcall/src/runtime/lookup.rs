@@ -28,7 +28,7 @@ pub(super) enum Wanted {
     Version,
 }
 
-/// A question to the registry. Whoever asks the same shares its answer.
+/// A question to the registry. Calls that ask an equal question share one answer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     wanted: Wanted,

@@ -17,7 +17,7 @@ use farcall::{CallFailed, Kind, Ran, Runtime, System};
 trait Turnstile {
     /// Reports that it has begun, and ends when the test lets it.
     fn pass(&self, who: u32) -> farcall::Result<()>;
-    /// The same, at a thread of its own.
+    /// Does what `pass` does, in a thread of its own.
     #[blocking]
     fn stay(&self, who: u32) -> farcall::Result<()>;
 }
