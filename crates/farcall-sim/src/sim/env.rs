@@ -14,7 +14,7 @@ use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
 
 use super::faults::nanos;
 use super::names::number;
-use super::state::{State, Status, ThreadId, Ticket, Waits};
+use super::state::{State, Status, ThreadId, Ticket, Waits, enlist};
 use super::world::{Guard, World, here};
 use crate::net::{Nanos, SECS};
 #[cfg(unix)]
@@ -275,7 +275,7 @@ impl Event for Flag {
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
         let is_set = |_: &mut State| std::mem::take(&mut self.inner().set).then_some(());
-        let enlist = |_: &mut State, ticket| self.inner().waiters.push(ticket);
+        let enlist = |state: &mut State, ticket| enlist(&state.threads, &mut self.inner().waiters, ticket);
         let thread = waiter(&self.world);
         self.world.wait_for(thread, Waits::Event, timeout.map(nanos), is_set, enlist).is_some()
     }

@@ -95,7 +95,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
     let (process, life, name) = {
         let state = here.world.lock();
         let process = state.threads[here.thread].process;
-        (process, state.processes[process].life, format!("thread {}", state.threads.len()))
+        (process, state.processes[process].life, format!("thread {}", state.started))
     };
     let runtime = Runtime::current();
     let ended = Ended { result: Arc::default(), done: Flag::new(&here.world) };

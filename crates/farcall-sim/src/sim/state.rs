@@ -46,6 +46,10 @@ pub(super) struct State {
     pub(super) net: Net<Due>,
     pub(super) rng: Rng,
     pub(super) threads: Vec<Thread>,
+    /// The places in `threads` of those that have ended, for the next ones.
+    ended: Vec<ThreadId>,
+    /// The number of threads that were started.
+    pub(super) started: usize,
     /// The threads that could run, and wait for the token.
     pub(super) ready: Vec<ThreadId>,
     pub(super) running: ThreadId,
@@ -90,6 +94,13 @@ pub(super) struct Thread {
     pub(super) raised: u32,
     /// The thread that waits until this one waits for the first time.
     pub(super) starter: Option<Ticket>,
+}
+
+/// Adds a thread to those that wait for an event. Whose wait has ended without the event, at its deadline
+/// say, is taken out, so that an event that never comes keeps no more tickets than there are threads.
+pub(super) fn enlist(threads: &[Thread], waiters: &mut Vec<Ticket>, ticket: Ticket) {
+    waiters.retain(|waiter| threads[waiter.thread].ticket == waiter.number);
+    waiters.push(ticket);
 }
 
 /// The status of a thread.
@@ -179,6 +190,8 @@ impl State {
             net: Net::new(rng.fork(), 0, 0),
             rng,
             threads: Vec::new(),
+            ended: Vec::new(),
+            started: 0,
             ready: Vec::new(),
             running: 0,
             processes: Vec::new(),
@@ -348,19 +361,31 @@ impl State {
 
     /// Adds a thread that can run.
     pub(super) fn add_thread(&mut self, process: usize, name: &str, starter: Option<Ticket>) -> ThreadId {
-        let thread = self.threads.len();
-        self.threads.push(Thread {
+        let place = self.ended.pop();
+        let thread = Thread {
             name: name.to_owned(),
             process,
             token: System.event(),
             status: Status::Ready,
-            ticket: 0,
+            // Tickets of the place's former threads stay out of date.
+            ticket: place.map_or(0, |place| self.threads[place].ticket),
             killed: false,
             raised: 0,
             starter,
-        });
-        self.ready.push(thread);
-        thread
+        };
+        self.started += 1;
+        let place = match place {
+            Some(place) => {
+                self.threads[place] = thread;
+                place
+            }
+            None => {
+                self.threads.push(thread);
+                self.threads.len() - 1
+            }
+        };
+        self.ready.push(place);
+        place
     }
 
     /// Returns the ticket that will wake a thread which is about to wait.
@@ -372,12 +397,6 @@ impl State {
     /// Returns the ticket of a thread's present wait.
     pub(super) fn present_ticket(&self, thread: ThreadId) -> Ticket {
         Ticket { thread, number: self.threads[thread].ticket }
-    }
-
-    /// Returns whether the wait of this ticket has not ended.
-    #[cfg(unix)]
-    pub(super) fn is_waiting(&self, ticket: Ticket) -> bool {
-        self.threads[ticket.thread].ticket == ticket.number
     }
 
     /// Ends the wait of this ticket, unless it is over.
@@ -398,6 +417,10 @@ impl State {
         let ended = &mut self.threads[thread];
         ended.status = status;
         let (process, starter) = (ended.process, ended.starter.take());
+        // The test's main thread ends once.
+        if status == Status::Ended && thread != 0 {
+            self.ended.push(thread);
+        }
         let mourners = std::mem::take(&mut self.processes[process].mourners);
         self.wake_all(mourners);
         self.wake_all(starter.into_iter().collect());
@@ -618,7 +641,7 @@ impl State {
 
     /// Adds a waiting thread to a socket.
     pub(super) fn await_datagram(&mut self, id: usize, ticket: Ticket) {
-        self.sockets[id].waiters.push(ticket);
+        enlist(&self.threads, &mut self.sockets[id].waiters, ticket);
     }
 
     /// Makes a thread that receives at a socket return.

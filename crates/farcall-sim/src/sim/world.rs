@@ -19,7 +19,7 @@ use farcall::names::Memory;
 use super::faults::nanos;
 use super::publication::Publication;
 use super::services::Services;
-use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
+use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits, enlist};
 use crate::net::Nanos;
 
 /// A simulated world, which all its threads share.
@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) publications: Mutex<BTreeMap<String, Publication>>,
     pub(super) services: Services,
     /// Threads of the operating system, one for each of `State::threads`.
-    handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
+    handles: Mutex<BTreeMap<ThreadId, JoinHandle<()>>>,
     /// Receives the token when the run is over.
     supervisor: Arc<dyn Event>,
     /// The number of times that the token was passed.
@@ -214,7 +214,7 @@ impl World {
         let world = self.clone();
         let launched = thread::Builder::new().name(name).spawn(move || world.be(thread, body));
         match launched {
-            Ok(handle) => self.handles.lock().unwrap_or_else(PoisonError::into_inner).push((thread, handle)),
+            Ok(handle) => self.keep(thread, handle),
             Err(why) => {
                 let mut state = self.lock();
                 state.ready.retain(|ready| *ready != thread);
@@ -223,6 +223,16 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the handle of a thread, in the place of a former one's.
+    fn keep(&self, thread: ThreadId, handle: JoinHandle<()>) {
+        let former = {
+            let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+            handles.insert(thread, handle)
+        };
+        // It has ended except for the destructors of its thread-local values.
+        former.into_iter().for_each(|former| drop(former.join()));
     }
 
     /// Runs a simulated thread, from the first time that it receives the token to the last time that it gives
@@ -395,7 +405,7 @@ impl World {
         let Some(Here { thread, .. }) = here() else { return };
         let gone = |state: &mut State| (!state.has_threads(process)).then_some(());
         self.wait_for(thread, Waits::Crash, None, gone, |state, ticket| {
-            state.processes[process].mourners.push(ticket);
+            enlist(&state.threads, &mut state.processes[process].mourners, ticket);
         });
     }
 
@@ -404,7 +414,8 @@ impl World {
         let Some(Here { thread, .. }) = here() else { return };
         let ended = |state: &mut State| (!state.any_to_wait_for()).then_some(());
         self.wait_for(thread, Waits::Processes, None, ended, |state, ticket| {
-            state.processes.iter_mut().for_each(|machine| machine.mourners.push(ticket));
+            let State { threads, processes, .. } = state;
+            processes.iter_mut().for_each(|machine| enlist(threads, &mut machine.mourners, ticket));
         });
     }
 

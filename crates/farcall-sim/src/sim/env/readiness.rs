@@ -13,7 +13,7 @@ use farcall::env::{
 
 use super::{Udp, most, waiter};
 use crate::sim::faults::nanos;
-use crate::sim::state::{SourceId, State, Ticket, Waits};
+use crate::sim::state::{SourceId, State, Ticket, Waits, enlist};
 use crate::sim::world::World;
 
 /// A stream, a listener or an alarm, until it is dropped.
@@ -264,7 +264,7 @@ impl Poller for Sources {
         let enlist = |state: &mut State, ticket| {
             let mut inner = self.inner();
             inner.armed.values().for_each(|(id, _)| await_source(state, *id, ticket));
-            inner.waiters.push(ticket);
+            enlist(&state.threads, &mut inner.waiters, ticket);
         };
         self.world.wait_for(waiter(&self.world), Waits::Sources, None, ready, enlist).flatten()
     }

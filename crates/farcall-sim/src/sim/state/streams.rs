@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use farcall::env::{Interest, PeerState};
 
-use super::{Due, State, Ticket};
+use super::{Due, State, Ticket, enlist};
 use crate::net::{MILLIS, Nanos, SECS, host};
 
 /// The index of a source in [`Sources::all`].
@@ -506,10 +506,7 @@ impl State {
 
     /// Adds a waiting thread to a source.
     pub(in crate::sim) fn await_source(&mut self, id: SourceId, ticket: Ticket) {
-        let mut waiters = std::mem::take(&mut self.sources.all[id].waiters);
-        waiters.retain(|waiter| self.is_waiting(*waiter));
-        waiters.push(ticket);
-        self.sources.all[id].waiters = waiters;
+        enlist(&self.threads, &mut self.sources.all[id].waiters, ticket);
     }
 
     fn wake_source(&mut self, id: SourceId) {
