@@ -103,6 +103,7 @@ use carrier::{Address, Dial, Plain};
 pub use find::import;
 use link::{Back, Link, LinkKind};
 use moving::{Moving, Whereabouts};
+use refusals::REFUSALS_TO_GIVE_UP;
 use table::TransportError;
 
 /// A client of one server, over one connection or one UDP socket. Clones share the connection.
@@ -213,6 +214,8 @@ pub struct Builder {
     limits: Limits,
     back: Option<Arc<dyn Back>>,
     arguments: Arc<ArgumentBudget>,
+    /// The number of refused tries after which a server that is called by datagrams is considered gone.
+    refused_tries: u32,
 }
 
 impl Default for Builder {
@@ -235,6 +238,7 @@ impl Default for Builder {
             limits: Limits::default(),
             back: None,
             arguments: ArgumentBudget::of_process(),
+            refused_tries: REFUSALS_TO_GIVE_UP,
         }
     }
 }
@@ -431,7 +435,8 @@ impl Builder {
         may_move: bool,
         arguments: &Arc<ServerArguments>,
     ) -> Arc<Link> {
-        let kind = LinkKind { datagrams, is_replaceable: may_move || !datagrams };
+        let kind =
+            LinkKind { datagrams, is_replaceable: may_move || !datagrams, refused_tries: self.refused_tries };
         Link::new(self.env.clone(), carrier, kind, self.limits, self.back.clone(), arguments.clone())
     }
 }

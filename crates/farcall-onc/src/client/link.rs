@@ -31,6 +31,7 @@ use farcall::{Kind, Ran, ServerArguments};
 
 use super::carrier::{self, Carrier, Wait};
 use super::incoming::{Incoming, OwnCall};
+use super::refusals::Refusals;
 use super::resealer::Resealer;
 use super::table::{Body, Entry, Outcome, Retransmission, Table, TransportError, Watcher, next_pause};
 use super::timers::{CallOptions, Timers};
@@ -54,6 +55,8 @@ pub(crate) struct LinkKind {
     pub(crate) datagrams: bool,
     /// Whether a link that leads nowhere is replaced by a new one.
     pub(crate) is_replaceable: bool,
+    /// The number of refused tries after which the server is considered gone, if messages are datagrams.
+    pub(crate) refused_tries: u32,
 }
 
 pub(crate) struct Link {
@@ -124,12 +127,12 @@ impl Link {
     pub(crate) fn new(
         env: Arc<dyn Env>,
         carrier: Box<dyn Carrier>,
-        LinkKind { datagrams, is_replaceable }: LinkKind,
+        LinkKind { datagrams, is_replaceable, refused_tries }: LinkKind,
         limits: Limits,
         back: Option<Arc<dyn Back>>,
         arguments: Arc<ServerArguments>,
     ) -> Arc<Link> {
-        let reader = Reader::new(datagrams, limits);
+        let reader = Reader::new(datagrams, limits, Refusals::until(refused_tries));
         let link = Arc::new_cyclic(|me| Link {
             env,
             me: me.clone(),

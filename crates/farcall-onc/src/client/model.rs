@@ -9,7 +9,7 @@ use farcall::{Kind, Ran};
 
 use super::bound::refusal;
 use super::incoming::Incoming;
-use super::refusals::{Next, Refusals};
+use super::refusals::{Next, REFUSALS_TO_GIVE_UP, Refusals};
 use super::table::{Entry, Kept, Retransmission, Table, TransportError};
 use crate::wire::message::{Accepted, Answer, Reply};
 use crate::wire::record::{Limits, Records};
@@ -25,7 +25,7 @@ pub struct Calls {
 impl Calls {
     /// Returns an empty table of calls to one UDP address.
     pub fn datagrams() -> Calls {
-        Calls { table: Table::default(), records: None, refusals: Refusals::default() }
+        Calls { table: Table::default(), records: None, refusals: Refusals::until(REFUSALS_TO_GIVE_UP) }
     }
 
     /// Returns an empty table of calls on one stream, which are sent as its records.

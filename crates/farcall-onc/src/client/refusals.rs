@@ -15,14 +15,17 @@ use farcall::env::Time;
 
 /// The pause after a refusal before the next try. Several refusals within this time count as one.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// The number of refused tries that end the calls. The last is at least 500 ms after the first.
-const REFUSALS_TO_GIVE_UP: u32 = 3;
+/// The number of refused tries that end the calls, unless the client says otherwise. The last is at least
+/// 500 ms after the first.
+pub(crate) const REFUSALS_TO_GIVE_UP: u32 = 3;
 /// The longest time between two refusals in a row. If more time passes, tries between them were not refused.
 const LONGEST_GAP: Duration = Duration::from_secs(3);
 
 /// The refusals since the last datagram from the server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Refusals {
+    /// The number that ends the calls.
+    to_give_up: u32,
     count: u32,
     /// When the last refusal was counted.
     last: Option<Time>,
@@ -40,6 +43,11 @@ pub(crate) enum Next {
 }
 
 impl Refusals {
+    /// Returns the state before any refusal. `to_give_up` refused tries end the calls.
+    pub(crate) fn until(to_give_up: u32) -> Refusals {
+        Refusals { to_give_up, count: 0, last: None }
+    }
+
     /// Notes a datagram from the server.
     #[inline]
     pub(crate) fn heard(&mut self) {
@@ -65,7 +73,7 @@ impl Refusals {
         }
         self.count += 1;
         self.last = Some(now);
-        if self.count < REFUSALS_TO_GIVE_UP {
+        if self.count < self.to_give_up {
             return Next::FirstRetry(now + RETRY_AFTER);
         }
         self.count = 0;
@@ -79,7 +87,7 @@ mod tests {
 
     #[test]
     fn three_tries_in_a_row_over_half_a_second_are_enough() {
-        let (mut refusals, start) = (Refusals::default(), Time::from_nanos(1_000_000_000));
+        let (mut refusals, start) = (Refusals::until(REFUSALS_TO_GIVE_UP), Time::from_nanos(1_000_000_000));
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(refusals.refused(at(0)), Next::FirstRetry(at(250)));
         assert_eq!(refusals.refused(at(1)), Next::Retry(at(250)), "of a datagram that left with it");
@@ -96,8 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn one_refused_try_is_enough_for_a_client_that_says_so() {
+        let mut refusals = Refusals::until(1);
+        assert_eq!(refusals.refused(Time::from_nanos(0)), Next::GiveUp);
+    }
+
+    #[test]
     fn a_word_of_the_server_or_tries_that_are_not_refused_begin_it_anew() {
-        let (mut refusals, start) = (Refusals::default(), Time::from_nanos(1_000_000_000));
+        let (mut refusals, start) = (Refusals::until(REFUSALS_TO_GIVE_UP), Time::from_nanos(1_000_000_000));
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(refusals.refused(at(0)), Next::FirstRetry(at(250)));
         assert_eq!(refusals.refused(at(300)), Next::FirstRetry(at(550)));

@@ -14,9 +14,9 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    pub(super) fn new(datagrams: bool, limits: Limits) -> Reader {
+    pub(super) fn new(datagrams: bool, limits: Limits, refusals: Refusals) -> Reader {
         match datagrams {
-            true => Reader::Datagrams(vec![0; MAX_DATAGRAM_BYTES].into(), Refusals::default()),
+            true => Reader::Datagrams(vec![0; MAX_DATAGRAM_BYTES].into(), refusals),
             false => Reader::Stream(Box::new(Records::new(limits))),
         }
     }
