@@ -18,7 +18,8 @@ use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::Scheme;
 use crate::transfer::Next;
 use crate::wire::{
-    self, FRAME_HEAD, Fragment, Position, Progress, RESULT_HEAD, ResultHead, Status, Target, Writer,
+    self, FRAME_HEAD, Fragment, Position, Progress, RESULT_HEAD, ResultHead, STATE_BYTES, Status, Target,
+    Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -49,6 +50,8 @@ pub(super) struct Reply {
 pub(super) enum Answer {
     /// Frames that may share a datagram with other frames.
     Shared(Vec<u8>),
+    /// A STATE, which says how far a call is. It may share a datagram.
+    State { position: Position, progress: Progress },
     /// Frames that are sent in a datagram of their own.
     Alone(Vec<u8>),
     /// A SELECT, which says which of a call's arguments have arrived by the time that the answer is written.
@@ -516,7 +519,7 @@ impl Server {
     }
 
     pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
-        self.reply_to(place, Answer::Shared(frames(|writer| writer.state(position, progress))));
+        self.reply_to(place, Answer::State { position, progress });
     }
 
     pub(super) fn reply_failure(&mut self, place: usize, position: Position, failure: Failure) {
@@ -590,6 +593,7 @@ impl Server {
             Answer::Sealed(frames, ..) => writer.frames(frames),
             #[cfg(feature = "secure")]
             Answer::Again(_) => {}
+            Answer::State { position, progress } => writer.state(*position, *progress),
             Answer::MtuEcho(size) => writer.mtu(true, *size),
             Answer::Select { conversation, position } => {
                 return self.write_select(*conversation, *position, writer).is_some();
@@ -615,7 +619,7 @@ impl Server {
 impl Answer {
     /// Returns whether other frames may share its datagram.
     fn is_shared(&self) -> bool {
-        matches!(self, Answer::Shared(_) | Answer::Select { .. })
+        matches!(self, Answer::Shared(_) | Answer::State { .. } | Answer::Select { .. })
     }
 
     /// Returns the most bytes that the answer can take: its frames, and its share of the datagram around
@@ -627,6 +631,7 @@ impl Answer {
             Answer::Sealed(frames, ..) => frames.len() + FRAME_HEAD,
             #[cfg(feature = "secure")]
             Answer::Again(datagram) => datagram.len(),
+            Answer::State { .. } => STATE_BYTES + FRAME_HEAD,
             Answer::Select { .. } => MAX_SELECT_BYTES,
             Answer::MtuEcho(size) => *size,
         }

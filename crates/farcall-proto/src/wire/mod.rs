@@ -49,7 +49,7 @@ pub(crate) use position::Position;
 use result::DIRECTIONS;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
 pub(crate) use select::{Credit, Extent, MAX_RANGES, Select};
-pub(crate) use short::{Ack, Drain, Progress, UserProof};
+pub(crate) use short::{Ack, Drain, Progress, STATE_BYTES, UserProof};
 pub(crate) use stale::{Stale, StaleReason};
 #[cfg(feature = "secure")]
 pub(crate) use step::{Prologue, Step, resumption, whole};

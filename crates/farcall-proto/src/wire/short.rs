@@ -1,6 +1,7 @@
 //! The short frames, which have a few fields of fixed length, and also PADDING and POST.
 
 use super::kinds::*;
+use super::position::POSITION;
 use super::{FRAME_HEAD, Frame, Mac, Malformed, Position, Reader, Writer};
 #[cfg(feature = "secure")]
 use crate::padding::Padding;
@@ -9,6 +10,9 @@ use crate::scheme::Scheme;
 
 /// The flag of a PROBE for a call that goes on although its caller does not wait for its end.
 const DETACHED: u8 = 0x01;
+
+/// Bytes of a STATE frame.
+pub(crate) const STATE_BYTES: usize = FRAME_HEAD + POSITION + 4;
 
 /// An ACK: the client's report of which calls have ended and which datagrams pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
