@@ -212,6 +212,8 @@ mutants! {
     UnfinishedKept = "unfinished-kept",
     /// When room runs out, any host may have to give way, not the one that uses most.
     NoShareOfHosts = "no-share-of-hosts",
+    /// When room runs out, hosts are compared without regard to their networks.
+    NoShareOfNetworks = "no-share-of-networks",
     /// A SELECT of arguments is queued for every request, not only once.
     AnswersUnbounded = "answers-unbounded",
     /// The clock is read after a call was sent, not before. This is a fault of the driver, not of the

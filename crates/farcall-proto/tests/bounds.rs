@@ -257,6 +257,23 @@ fn calls_with_anything_kept_are_bounded_and_the_host_that_has_most_makes_way() {
 }
 
 #[test]
+fn calls_whose_arguments_never_end_make_way_for_others_when_too_many_calls_are_kept() {
+    let mut pair = beside(ServerConfig::default());
+    for port in 1..19 {
+        let peer = join(&mut pair, HARM, port);
+        for from in (0..16_000).step_by(500) {
+            let fragments: Vec<_> =
+                (from..from + 500).map(|activity| fragment(activity, 9, 8, 0, 4)).collect();
+            comes(&mut pair, peer, &fragments);
+            pair.answered();
+        }
+        assert!(pair.server.kept_for(HARM.into()).calls <= 1 << 18);
+    }
+    assert!(kept(&pair, HARM).calls >= (1 << 18) - 2000);
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
+#[test]
 fn results_that_nobody_acknowledges_make_way_at_the_host_that_has_most() {
     let mut pair = beside(ServerConfig { held_budget: 100_000, ..ServerConfig::default() });
     pair.start(1, b"ask!");

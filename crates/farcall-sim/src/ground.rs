@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 #[cfg(feature = "soak")]
 use crate::attacker::Attacker;
-use crate::net::{MICROS, Nanos, Net, SECS, address, host};
+use crate::net::{MICROS, Nanos, Net, SECS, host};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::rng::{Rng, mix};
@@ -238,13 +238,7 @@ impl Ground {
 
     /// Returns the address from which a datagram comes, as a server sees it.
     pub fn seen(&self, from: SocketAddr) -> SocketAddr {
-        match from.ip() {
-            IpAddr::V4(ip) if self.plan.loopback.1 => {
-                let [_, rest @ ..] = ip.octets();
-                SocketAddr::new(Ipv4Addr::new(127, rest[0], rest[1], rest[2]).into(), from.port())
-            }
-            _ => from,
-        }
+        if self.plan.loopback.1 { with_first_octet(127, from) } else { from }
     }
 
     /// Asserts that a datagram to be sent is of the local scheme if both ends are on one machine. Datagrams
@@ -395,7 +389,13 @@ fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
 
 /// Returns the true address for one that a server [sees](Ground::seen).
 fn unmasked(seen: SocketAddr) -> SocketAddr {
-    address(host(seen), seen.port())
+    with_first_octet(10, seen)
+}
+
+fn with_first_octet(first: u8, address: SocketAddr) -> SocketAddr {
+    let IpAddr::V4(ip) = address.ip() else { return address };
+    let [_, rest @ ..] = ip.octets();
+    SocketAddr::new(Ipv4Addr::new(first, rest[0], rest[1], rest[2]).into(), address.port())
 }
 
 /// Computes the tag of a changed datagram anew, in the datagram's scheme.
@@ -419,6 +419,7 @@ mod tests {
     use farcall_proto::Mutant;
 
     use super::*;
+    use crate::net::address;
 
     /// Returns a run in which one client's address, of one server's life, has sent 1,000 bytes and received
     /// 2,000.

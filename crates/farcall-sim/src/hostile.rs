@@ -1,12 +1,12 @@
 //! A hostile peer. The servers have accepted it as a client, and it keeps them busy with work that never
 //! ends.
 //!
-//! The peer has a host of its own. It sends no call that could be executed. It sends only fragments of calls
+//! The peer has a machine of its own, which is many hosts of a network of its own. It sends no call that could be executed. It sends only fragments of calls
 //! that never become complete, frames of activities with numbers far apart, frames of exchanges that belong
 //! to no call, and many probes. The number of each datagram encodes how many bytes may answer it
 //! ([`answered_by`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use farcall_proto::Time;
 use farcall_proto::client::{Call, Conversation, Event as Told};
@@ -15,10 +15,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ground::{Event, Ground};
 use crate::names::NAME;
-use crate::net::{MICROS, MILLIS, address};
+use crate::net::{MICROS, MILLIS, address, address_in_network};
 
-/// The number of the peer's conversations, each with a port of its own.
-const PORTS: u16 = 4;
+/// The number of the peer's hosts, each of which has a conversation with each server.
+const HOSTS: u8 = 8;
 
 /// The claimed length of arguments that never come whole, in bytes.
 const TOTAL: u32 = 20_000;
@@ -26,9 +26,14 @@ const TOTAL: u32 = 20_000;
 /// The call about whose arguments the peer asks again and again.
 const PROBED: u32 = 1;
 
+/// Returns the addresses that a peer's machine has.
+pub fn addresses(machine: usize) -> impl Iterator<Item = IpAddr> {
+    (0..HOSTS).map(move |host| address_in_network(machine, host, 0).ip())
+}
+
 /// The peer and its machine.
 pub struct HostileNode {
-    /// The peer's host.
+    /// The peer's machine.
     pub index: usize,
     talks: Vec<Talk>,
     /// The number of actions that the peer will still take.
@@ -52,13 +57,13 @@ pub fn answered_by(datagram: &[u8]) -> Option<usize> {
 }
 
 impl HostileNode {
-    /// Makes a peer on this host, which the servers do not know yet.
+    /// Makes a peer on this machine, which the servers do not know yet.
     pub fn new(index: usize, g: &mut Ground) -> HostileNode {
         let mut talks = Vec::new();
-        for (server, port) in
-            (0..g.plan.servers).flat_map(|server| (0..PORTS).map(move |port| (server, port)))
+        for (server, host) in
+            (0..g.plan.servers).flat_map(|server| (0..HOSTS).map(move |host| (server, host)))
         {
-            let from = address(index, 50_000 + PORTS * server as u16 + port);
+            let from = address_in_network(index, host, 50_000 + server as u16);
             g.net.bind(from);
             let core = Conversation::new(g.plan.client.clone(), g.rng.next() | 1);
             talks.push(Talk { server, from, core, known: None, export: None, sequence: 1 });
@@ -76,7 +81,7 @@ impl HostileNode {
         let at = g.rng.index(self.talks.len());
         let talk = &mut self.talks[at];
         if g.rng.chance(20_000) || talk.export.is_none() && g.rng.chance(100_000) {
-            // The peer begins another conversation from this port.
+            // The peer begins another conversation from this address.
             let core = Conversation::new(g.plan.client.clone(), g.rng.next() | 1);
             *talk = Talk { core, known: None, export: None, sequence: 1, ..*talk };
         }

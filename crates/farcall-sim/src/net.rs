@@ -243,14 +243,29 @@ pub fn address(host: usize, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), port)
 }
 
+/// Returns the address of one of the many hosts that one machine is in a network of its own.
+pub fn address_in_network(machine: usize, host: u8, port: u16) -> SocketAddr {
+    let [.., low] = machine.to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 1, host, low)), port)
+}
+
 /// The first of the ports from which forged copies come.
 pub const FORGER: u16 = 60_000;
 
-/// Returns the host of an address made by [`address`].
+/// Returns the host of an address made by [`address`], or the machine of one made by [`address_in_network`].
 pub fn host(address: SocketAddr) -> usize {
     match address.ip() {
+        IpAddr::V4(ip) if ip.octets()[1] != 0 => ip.octets()[3].into(),
         IpAddr::V4(ip) => usize::from(u16::from_be_bytes([ip.octets()[2], ip.octets()[3]])),
         IpAddr::V6(_) => usize::MAX,
+    }
+}
+
+/// Returns a number for the network of an address, as servers see it: an IPv4 /16, or all loopback addresses.
+pub fn network(ip: IpAddr) -> u16 {
+    match ip {
+        IpAddr::V4(ip) if !ip.is_loopback() => u16::from_be_bytes([ip.octets()[0], ip.octets()[1]]),
+        _ => 0,
     }
 }
 

@@ -5,7 +5,7 @@ mod exchanging;
 mod handshakes;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use farcall_memory::posted::{Streams, Write};
 use farcall_proto::secure::{Opened, seal_by};
@@ -16,10 +16,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::exchanging::Doing;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
-use crate::hostile::answered_by;
+use crate::hostile::{addresses, answered_by};
 use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
 use crate::names::{NAME, OTHER};
-use crate::net::{FORGER, Nanos, SECS, address, host};
+use crate::net::{FORGER, Nanos, SECS, address, host, network};
 
 /// One server and its machine.
 pub struct ServerNode {
@@ -696,35 +696,41 @@ impl ServerNode {
 
     /// Returns the bytes of arriving arguments of each host, if there is a hostile peer, and how often a
     /// message was evicted.
-    fn kept(&self, g: &Ground) -> Option<(Vec<usize>, u64)> {
+    fn kept(&self, g: &Ground) -> Option<(KeptArguments, u64)> {
         let core = self.core.as_ref().filter(|_| g.plan.hostile)?;
-        let hosts = g.plan.servers..=g.hostile();
-        let kept = |host| core.kept_for(g.seen(address(host, 0)).ip()).arguments;
-        Some((hosts.map(kept).collect(), core.stats().evicted_calls))
+        let clients = (g.plan.servers..g.hostile()).map(|host| address(host, 0).ip());
+        let hosts = clients.chain(addresses(g.hostile())).map(|ip| g.seen(SocketAddr::new(ip, 0)).ip());
+        let kept = hosts.map(|ip| (ip, core.kept_for(ip).arguments));
+        Some((KeptArguments(kept.collect()), core.stats().evicted_calls))
     }
 
     /// Checks that the memory which the hostile peer makes the server keep is bounded by the bytes that the
-    /// peer sent, and that the host which uses most memory loses it first.
-    fn check_kept(&self, g: &mut Ground, before: Option<(Vec<usize>, u64)>, len: usize) -> u64 {
+    /// peer sent, and that the network which uses most memory loses it first, and of its hosts the one that
+    /// uses most.
+    fn check_kept(&self, g: &mut Ground, before: Option<(KeptArguments, u64)>, len: usize) -> u64 {
         let (Some(core), Some((before, evicted))) = (&self.core, before) else { return 0 };
         let (at, budget) = (g.now(), g.plan.server.reassembly_budget);
         let Some((after, _)) = self.kept(g) else { return 0 };
-        let (kept, sent) = (core.kept_for(g.seen(address(g.hostile(), 0)).ip()), g.harm(self.index));
+        let kept = addresses(g.hostile()).map(|ip| core.kept_for(g.seen(SocketAddr::new(ip, 0)).ip()));
+        let kept = kept.fold((0, 0), |(arguments, activities), host| {
+            (arguments + host.arguments, activities + host.activities)
+        });
+        let sent = g.harm(self.index);
         // Each frame of 44 bytes may begin a call, which counts 256 bytes, and be a piece of its own; an
         // activity far ahead counts 64.
-        if kept.arguments > 10 * sent || kept.activities > 4 * sent {
+        if kept.0 > 10 * sent || kept.1 > 4 * sent {
             g.oracle.violate("memory-is-what-was-sent", at, || format!("{kept:?} for {sent} bytes"));
         }
-        if after.iter().sum::<usize>() > budget {
+        if after.0.iter().map(|(_, bytes)| bytes).sum::<usize>() > budget {
             g.oracle.violate("memory-is-bounded", at, || format!("{after:?} of {budget} bytes of arguments"));
         }
         let (paid, times) = (core.stats().paid, core.stats().evicted_calls - evicted);
         // The bytes of one datagram may have made its host the one with most memory, because a buffer doubles
-        // when it grows. Hosts are compared in thousandths of the budget.
+        // when it grows. Hosts and networks are compared in thousandths of the budget.
         let margin = 20 * len + budget / 500;
         if let Some(paid) = paid.filter(|_| times == 1) {
-            let had = before.get(host(paid).wrapping_sub(g.plan.servers)).copied().unwrap_or(0);
-            if 2 * had + margin < before.iter().copied().max().unwrap_or(0) {
+            let is_less = |[had, most]: [usize; 2]| 2 * had + margin < most;
+            if is_less(before.of_network(paid.ip())) || is_less(before.of_host(paid.ip())) {
                 g.oracle.violate("who-has-most-pays", at, || format!("{paid} paid: {before:?}"));
             }
         }
@@ -743,5 +749,24 @@ impl ServerNode {
                 format!("server {}: held, unfinished, timeout, busy are {left:?}", self.index)
             });
         }
+    }
+}
+
+/// The bytes of arriving arguments that a server keeps for each host.
+#[derive(Debug)]
+struct KeptArguments(Vec<(IpAddr, usize)>);
+
+impl KeptArguments {
+    /// Returns how much is kept for the network of a host, and the most that is kept for any network.
+    fn of_network(&self, host: IpAddr) -> [usize; 2] {
+        let of = |of| self.0.iter().filter(|(ip, _)| network(*ip) == of).map(|(_, bytes)| bytes).sum();
+        [of(network(host)), self.0.iter().map(|(ip, _)| of(network(*ip))).max().unwrap_or(0)]
+    }
+
+    /// Returns how much is kept for a host, and the most that is kept for any host of its network.
+    fn of_host(&self, of: IpAddr) -> [usize; 2] {
+        let mates = self.0.iter().filter(|(ip, _)| network(*ip) == network(of));
+        let own = self.0.iter().filter(|(ip, _)| *ip == of);
+        [own.map(|(_, bytes)| *bytes).sum(), mates.map(|(_, bytes)| *bytes).max().unwrap_or(0)]
     }
 }

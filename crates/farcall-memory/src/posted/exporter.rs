@@ -5,8 +5,9 @@
 //! are not executed.
 
 use std::collections::BTreeMap;
-
 use std::net::IpAddr;
+
+use farcall_core::host::{Host, Network};
 
 use super::Faults;
 
@@ -20,14 +21,15 @@ pub struct Streams<R> {
     newest: u64,
     /// The streams; the one that was used last comes first.
     streams: Vec<Stream<R>>,
-    /// How many of the streams each host has opened.
-    hosts: BTreeMap<u64, usize>,
+    /// How many of the streams each host has opened, and all hosts of each network.
+    hosts: BTreeMap<Host, usize>,
+    networks: BTreeMap<Network, usize>,
 }
 
 #[derive(Debug)]
 struct Stream<R> {
     id: u64,
-    host: u64,
+    host: Host,
     /// The number of the write to execute next. All earlier ones were executed.
     next: u64,
     /// Why that write was refused, if it was. No later write will be executed either.
@@ -48,34 +50,36 @@ pub enum Write<R> {
 impl<R> Streams<R> {
     /// Returns an empty set that remembers at most `most` streams.
     pub fn new(most: usize, faults: Faults) -> Streams<R> {
-        Streams { most, faults, newest: 0, streams: Vec::new(), hosts: BTreeMap::new() }
+        let (hosts, networks) = Default::default();
+        Streams { most, faults, newest: 0, streams: Vec::new(), hosts, networks }
     }
 
     /// Opens a stream for an importer, whose address is given if it has one. The stream's first write has the
-    /// number 0. If there are too many streams, forgets one of the host that has most.
+    /// number 0. If there are too many streams, forgets one of the network that has most, and of its hosts of
+    /// the one that has most.
     pub fn open(&mut self, importer: Option<IpAddr>) -> u64 {
-        let host = importer.map_or(0, host_number);
+        let host = importer.map_or(Host::User(None), Host::at);
         self.newest += 1;
         let id = if self.faults.reuses_streams { 1 + self.newest % self.most as u64 } else { self.newest };
         self.streams.insert(0, Stream { id, host, next: 0, refused: None });
         *self.hosts.entry(host).or_default() += 1;
+        *self.networks.entry(host.network()).or_default() += 1;
         if self.streams.len() > self.most {
             self.forget_one();
         }
         id
     }
 
-    /// Forgets the least recently used stream of the hosts that have most streams.
+    /// Forgets the least recently used stream of the hosts that have most streams, in the networks that have
+    /// most.
     fn forget_one(&mut self) {
-        let most = self.hosts.values().max().copied();
-        let is_of_those = |stream: &Stream<R>| self.hosts.get(&stream.host).copied() == most;
+        let rank = |host: &Host| (self.networks.get(&host.network()), self.hosts.get(host));
+        let most = self.hosts.keys().map(rank).max();
+        let is_of_those = |stream: &Stream<R>| Some(rank(&stream.host)) == most;
         let Some(place) = self.streams.iter().rposition(is_of_those) else { return };
         let host = self.streams.remove(place).host;
-        let Some(left) = self.hosts.get_mut(&host) else { return };
-        *left -= 1;
-        if *left == 0 {
-            self.hosts.remove(&host);
-        }
+        remove_one(&mut self.hosts, host);
+        remove_one(&mut self.networks, host.network());
     }
 
     /// Executes the write with this number if it is the stream's next and no earlier write was refused.
@@ -112,39 +116,27 @@ impl<R> Streams<R> {
     }
 }
 
-/// Returns a number that identifies the host of an address: the upper half of the IPv6 address, or the lower
-/// half if the upper is zero, as for mapped IPv4 addresses. (No host has an address in `0:ffff::/32`.)
-fn host_number(ip: IpAddr) -> u64 {
-    let bits = match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
+fn remove_one<N: Ord>(counts: &mut BTreeMap<N, usize>, name: N) {
+    let Some(left) = counts.get_mut(&name) else { return };
+    *left -= 1;
+    if *left == 0 {
+        counts.remove(&name);
     }
-    .to_bits();
-    if bits >> 64 == 0 { bits as u64 } else { (bits >> 64) as u64 }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv6Addr;
 
     use super::*;
 
     const MOST: usize = 1024;
     const HOST: Option<IpAddr> = host(7);
 
-    /// Returns the address of an importer at the host of that number.
+    /// Returns the address of an importer at the host of that number, in the network of the number's upper
+    /// bits.
     const fn host(number: u128) -> Option<IpAddr> {
-        Some(IpAddr::V6(Ipv6Addr::from_bits(number << 64 | 1)))
-    }
-
-    #[test]
-    fn addresses_of_one_host_have_its_number() {
-        let v6 = |bits| host_number(IpAddr::V6(Ipv6Addr::from_bits(bits)));
-        assert_eq!(v6(7 << 64 | 1), v6(7 << 64 | 2));
-        assert_ne!(v6(7 << 64 | 1), v6(8 << 64 | 1));
-        let v4 = Ipv4Addr::new(10, 0, 0, 7);
-        assert_eq!(host_number(v4.into()), host_number(v4.to_ipv6_mapped().into()));
-        assert_ne!(host_number(v4.into()), host_number(Ipv4Addr::new(10, 0, 0, 8).into()));
+        Some(IpAddr::V6(Ipv6Addr::from_bits(0x2001 << 112 | number << 64 | 1)))
     }
 
     #[test]
@@ -196,6 +188,17 @@ mod tests {
         let many: Vec<u64> = (0..MOST as u128).map(|number| streams.open(host(9 + number))).collect();
         assert_eq!(streams.posted(*many.last().unwrap()), Some((0, None)));
         assert_eq!((streams.hosts.len(), streams.hosts.values().sum()), (MOST, MOST));
+    }
+
+    #[test]
+    fn a_network_whose_many_hosts_open_one_stream_each_leaves_another_network_its_own() {
+        let mut streams = Streams::<()>::new(MOST, Faults::default());
+        let others: Vec<u64> = (0..100).map(|_| streams.open(host(1 << 16))).collect();
+        for number in 0..3 * MOST as u128 {
+            streams.open(host(number));
+        }
+        assert!(others.iter().all(|id| streams.posted(*id).is_some()));
+        assert_eq!((streams.networks.len(), streams.networks.values().sum()), (2, MOST));
     }
 
     #[test]

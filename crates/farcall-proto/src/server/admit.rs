@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Server;
 #[cfg(feature = "secure")]
 use super::asymmetric::Responded;
+use super::counts::Count;
 #[cfg(feature = "secure")]
 use super::handshake::{Agreed, Next};
 use super::hosts::Kept;
@@ -325,15 +326,15 @@ impl Server {
         if self.table.len() < self.config.max_conversations {
             return true;
         }
-        let conversing = &self.admission.per_host;
+        let conversing = &self.admission.conversing;
         let no_share = mutant.breaks(Rule::NoShareOfHosts);
-        let of_host = |host| if no_share { 0 } else { conversing.of(host) };
+        let count = |host| if no_share { Count::default() } else { conversing.of(host) };
         #[cfg(feature = "secure")]
         let stays =
             |conversation| self.seals.secrets.has_met(conversation) && !mutant.breaks(Rule::MeetingGivesWay);
         #[cfg(not(feature = "secure"))]
         let stays = |_| false;
-        if let Some(victim) = self.table.victim(self.coarse(now), issued, of_host, stays) {
+        if let Some(victim) = self.table.victim(self.coarse(now), issued, count, stays) {
             self.forget(now, victim);
         }
         if self.table.len() < self.config.max_conversations || mutant.breaks(Rule::HorizonIgnored) {
@@ -348,7 +349,7 @@ impl Server {
     /// Adds a conversation to the table, whose client was heard now. Returns its place.
     pub(super) fn enter(&mut self, now: Time, mut entry: Entry, scheme: Scheme) -> usize {
         entry.hear(self.coarse(now), scheme);
-        self.admission.per_host.add(entry.host(), 1);
+        self.admission.conversing.add(entry.host(), 1);
         self.table.insert(entry)
     }
 
@@ -361,8 +362,8 @@ impl Server {
         if host == from {
             return;
         }
-        self.admission.per_host.remove(from);
-        self.admission.per_host.add(host, 1);
+        self.admission.conversing.remove(from);
+        self.admission.conversing.add(host, 1);
         if let Some(more) = &mut entry.more {
             let arriving = more.activities.works().filter(|work| work.incoming.is_some());
             let arriving: Vec<u32> = arriving.map(|work| work.position.activity).collect();
@@ -415,7 +416,7 @@ impl Server {
         let entry = self.table.remove(place);
         #[cfg(feature = "secure")]
         self.seals.secrets.remove(entry.id, self.config.mutant);
-        self.admission.per_host.remove(entry.host());
+        self.admission.conversing.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
             self.admission.horizon = self.admission.horizon.max(entry.issued);
             self.admission.forgotten = self.admission.forgotten.max(entry.issued);

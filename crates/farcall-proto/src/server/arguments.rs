@@ -14,10 +14,12 @@ use crate::{Failure, Kind as FailureKind, MAX_DATAGRAM, Ran, Rule, Time, transfe
 /// The maximum size, in all, of reused buffers that are given to arguments before these have arrived, in
 /// bytes.
 const MAX_LENT_BYTES: usize = 16 << 20;
-/// A host is given a reused buffer while its arguments take at most this many times the rest of
-/// `MAX_LENT_BYTES`. So a single host leaves a fifth for others (Choudhury & Hahne 1998, "Dynamic queue
-/// length thresholds").
-const SHARE_LENT: usize = 4;
+/// The hosts of a network are given reused buffers while their arguments take at most this many times the
+/// rest of `MAX_LENT_BYTES`. So a single network leaves a fifth for others (Choudhury & Hahne 1998, "Dynamic
+/// queue length thresholds").
+const SHARE_OF_A_NETWORK: usize = 4;
+/// The same of a host, which leaves a third.
+const SHARE_OF_A_HOST: usize = 2;
 
 impl Server {
     /// Handles a fragment of a call's arguments.
@@ -86,9 +88,11 @@ impl Server {
         }
         let buffer = self.spare.long.take(now, total as usize).unwrap_or_default();
         let room = self.config.reassembly_budget.saturating_sub(self.hosts.total(Kept::Arguments));
-        let share = SHARE_LENT * (MAX_LENT_BYTES - self.spare.lent);
-        let has = self.hosts.kept(host, Kept::Arguments);
-        if buffer.capacity() > (2 * total as usize).min(room / 2).min(share.saturating_sub(has)) {
+        let rest = MAX_LENT_BYTES - self.spare.lent;
+        let of_network =
+            (SHARE_OF_A_NETWORK * rest).saturating_sub(self.hosts.kept_in_network(host, Kept::Arguments));
+        let of_host = (SHARE_OF_A_HOST * rest).saturating_sub(self.hosts.kept(host, Kept::Arguments));
+        if buffer.capacity() > (2 * total as usize).min(room / 2).min(of_network).min(of_host) {
             self.spare.long.give(buffer);
             return Vec::new();
         }

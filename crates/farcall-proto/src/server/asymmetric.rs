@@ -314,7 +314,7 @@ struct Reserved {
     key: [u8; 16],
     /// How many clients of each host and of each network have got a turn in the period that began then, and
     /// how many of each network have got none. The counts are made when they are needed first.
-    counts: Option<(Time, [Counts; 3])>,
+    counts: Option<(Time, [Counts; 2])>,
     turns: BTreeMap<ProofName, Time>,
     /// The turns in their order.
     order: VecDeque<(Time, ProofName)>,
@@ -349,25 +349,24 @@ impl Reserved {
         if let Some(turn) = self.turns.get(&proof) {
             return turn.since(now).max(EARLY);
         }
-        let counts = || [(); 3].map(|()| Counts::new(self.key));
-        let (since, [hosts, networks, without]) = self.counts.get_or_insert_with(|| (now, counts()));
+        let counts = || [(); 2].map(|()| Counts::new(self.key, Mutant::default()));
+        let (since, [having, without]) = self.counts.get_or_insert_with(|| (now, counts()));
         if now.since(*since) >= PERIOD {
             *since = now;
-            hosts.clear();
-            networks.clear();
+            having.clear();
             without.clear();
         }
-        let (host, network) = (HostName::at(from), turns::network(from));
+        let host = HostName::at(from);
+        let turns = having.of(host);
         let most = (PERIOD.as_nanos() / each.as_nanos().max(1)) as u32;
         let turn = (self.last + each).max(now + PERIOD);
-        let has_many = hosts.of(host) >= most / 4 || networks.of(network) >= most / 2;
+        let has_many = turns.host >= most / 4 || turns.network >= most / 2;
         if has_many || turn > now + MAX_WAIT || self.order.len() >= MAX_RESERVED {
-            let crowd = PERIOD + each * 2 * without.of(network);
-            without.add(network, 1);
+            let crowd = PERIOD + each * 2 * without.of(host).network;
+            without.add(host, 1);
             return crowd.max(self.last.since(now)).min(MAX_WAIT);
         }
-        hosts.add(host, 1);
-        networks.add(network, 1);
+        having.add(host, 1);
         self.last = turn;
         self.turns.insert(proof, turn);
         self.order.push_back((turn, proof));

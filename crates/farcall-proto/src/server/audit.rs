@@ -143,9 +143,10 @@ impl Server {
         assert_eq!((receiving, lent), (self.spare.receiving, self.spare.lent), "arguments that are arriving");
         for (place, (kept, conversations, arriving)) in &of_hosts {
             let host = self.hosts.at(*place);
+            let of_host = Kept::ALL.map(|kind| self.hosts.kept(*place, kind));
             assert_eq!(
-                (&host.kept, host.conversations, host.arriving),
-                (kept, *conversations, *arriving),
+                (&of_host[..], host.conversations, host.arriving),
+                (&kept[..of_host.len()], *conversations, *arriving),
                 "a host"
             );
         }

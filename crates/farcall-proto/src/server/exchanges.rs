@@ -212,20 +212,25 @@ impl Server {
     }
 
     /// Returns how many bytes a direction that a client sends may hold. While memory is short, that is one
-    /// small datagram for the host that holds most, and for each host that holds more than its share. Beyond
-    /// twice the budget, it is 0 for each host that holds more than its least share.
-    fn most_held(&self, place: usize) -> usize {
+    /// small datagram for the host that pays, for each host that holds more than its share, and for each
+    /// network that does. Beyond twice the budget, it is 0 for each host that holds more than its least
+    /// share, and beyond three times the budget for each network that holds more than its share.
+    fn most_held(&mut self, place: usize) -> usize {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Exchanges));
         let is_short = total > budget && !self.config.mutant.breaks(Rule::ExchangesUnbounded);
         let Some(more) = self.table.at(place).more.as_ref().filter(|_| is_short) else {
             return usize::MAX;
         };
         let kept = self.hosts.kept(more.host, Kept::Exchanges);
-        if total > 2 * budget && kept > (budget / LEAST_SHARE_DIVISOR).max(LEAST_SHARE_BYTES) {
+        let is_network_over = self.hosts.kept_in_network(more.host, Kept::Exchanges) > budget + budget / 2;
+        if total > 2 * budget && kept > (budget / LEAST_SHARE_DIVISOR).max(LEAST_SHARE_BYTES)
+            || total > 3 * budget && is_network_over
+        {
             return 0;
         }
         let heavy = kept > (budget / SHARE_DIVISOR).max(SHARE_BYTES)
-            || self.hosts.heaviest(Kept::Exchanges) == Some(more.host);
+            || is_network_over
+            || self.hosts.heaviest(Kept::Exchanges, None) == Some(more.host);
         if heavy { BASE_DATAGRAM } else { usize::MAX }
     }
 

@@ -1,14 +1,18 @@
-//! Counts, for each host of clients, what the server keeps for it. When a budget is exceeded, the host for
-//! which the most is kept gives something up (docs/protocol.md, "Bounds").
+//! Counts what the server keeps for each host of clients, and for each network of hosts. When a budget is
+//! exceeded, the network for which the most is kept pays: of its hosts, the one for which the most is kept
+//! gives something up (docs/protocol.md, "Bounds").
 //!
-//! A host is an IPv4 address or an IPv6 /64, however many conversations it has. A conversation for which
-//! something is kept remembers its host's place in this table, so counting is one addition.
+//! A host is an IPv4 address or an IPv6 /64, however many conversations it has. One machine can have all
+//! hosts of an IPv6 network. A conversation for which something is kept remembers its host's place in this
+//! table, and a host that of its network, so counting is two additions.
 //!
 //! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
 //! each, the client makes one call after the other. An exchange is a signal or a stream within a call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+
+use crate::{Mutant, Rule};
 
 /// The kinds of things that are counted, each with a budget of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,15 +78,54 @@ impl HostName {
     pub(super) const fn of([upper, lower]: [u64; 2]) -> HostName {
         HostName([upper, if upper == 0 { lower } else { 0 }])
     }
+
+    /// Returns the host's network.
+    pub(super) fn network(self) -> NetworkName {
+        // ::ffff:127.0.0.0.
+        const LOOPBACK: u64 = 0xffff_7f00_0000;
+        let number = self.number();
+        // (The number of ::1 is 1.)
+        NetworkName(if number >> 24 == LOOPBACK >> 24 { 0 } else { number >> 16 })
+    }
+}
+
+/// The name of a network of hosts: an IPv4 /16, an IPv6 /48, or all loopback addresses, which any process of
+/// this machine can have. (`farcall-core` has the same networks.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct NetworkName(pub u64);
+
+/// How much is kept for a host, or for all hosts of a network.
+#[derive(Debug, Default)]
+struct Load {
+    kept: Amounts,
+    /// The ranks by which the host or the network stands in the orders: 1 for less than a unit, 2 for one
+    /// unit, and so on; 0 if it stands in none.
+    ranks: [u32; PLACES],
+}
+
+impl Load {
+    /// Returns whether the rank is that of the amount, or the rank of less than a unit for an amount of zero.
+    #[inline(always)]
+    fn is_in_order(&self, kind: usize, unit: u32) -> bool {
+        let (kept, rank) = (self.kept[kind], self.ranks[kind]);
+        rank == rank_of(kept, unit) || kept == 0 && rank <= 1
+    }
+}
+
+#[inline(always)]
+fn rank_of(kept: usize, unit: u32) -> u32 {
+    1 + (kept >> unit) as u32
 }
 
 /// A host for which something is kept.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     name: HostName,
+    /// The place of the host's network.
+    network: u32,
     /// The number of the host's conversations for which something is kept.
     pub conversations: usize,
-    pub kept: Amounts,
+    load: Load,
     /// Calls for which something is kept, oldest first. An entry can be out of date: nothing is kept for its
     /// call any more, or the conversation has moved to another host.
     pub calls: VecDeque<(u64, u32)>,
@@ -96,18 +139,45 @@ pub(super) struct Host {
     has_turn: bool,
 }
 
+/// A network that has hosts for which something is kept.
+#[derive(Debug, Default)]
+struct Network {
+    name: NetworkName,
+    /// How many such hosts it has.
+    hosts: usize,
+    load: Load,
+}
+
+/// The order in which hosts and networks pay for one kind: the heaviest network stands last, and of its hosts
+/// the heaviest. Amounts are compared in units. Whoever has less than a unit, or nothing any more, stays in
+/// the order until it is looked at, so that short calls do not change the order.
+#[derive(Debug, Default)]
+struct Order {
+    /// Ranks and networks.
+    networks: BTreeSet<(u32, u32)>,
+    /// Networks, ranks and hosts.
+    hosts: BTreeSet<(u32, u32, u32)>,
+}
+
+/// The maximum number of hosts, or networks, without anything of a kind that are taken out of an order at
+/// once. A search that finds only such ones is continued by the next search.
+const MAX_LOOKS: usize = 1024;
+
 /// All hosts for which something is kept.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     all: Vec<Host>,
     free: Vec<u32>,
     places: BTreeMap<HostName, u32>,
+    networks: Vec<Network>,
+    free_networks: Vec<u32>,
+    network_places: BTreeMap<NetworkName, u32>,
     total: Amounts,
     /// For each kind, the exponent of the unit in which amounts are compared. The unit is a power of two,
     /// about a thousandth of the budget.
     unit: [u32; PLACES],
-    /// Hosts that have at least one unit, ordered by amount.
-    order: [BTreeSet<(usize, u32)>; Kept::ALL.len()],
+    orders: [Order; Kept::ALL.len()],
+    mutant: Mutant,
     /// Hosts that have calls in their lists. The hosts take turns; in its turn, all calls of a host are
     /// looked at.
     turns: VecDeque<u32>,
@@ -119,9 +189,9 @@ pub(super) struct Hosts {
 
 impl Hosts {
     /// Makes an empty table. Amounts of a kind are compared in units of about a thousandth of its budget.
-    pub fn new(budgets: Amounts) -> Hosts {
+    pub fn new(budgets: Amounts, mutant: Mutant) -> Hosts {
         let unit = budgets.map(|budget| budget.max(1).ilog2().saturating_sub(10));
-        Hosts { unit, ..Hosts::default() }
+        Hosts { unit, mutant, ..Hosts::default() }
     }
 
     /// Notes that something is kept for one more conversation of a host, and returns the host's place.
@@ -135,12 +205,27 @@ impl Hosts {
     }
 
     fn add(&mut self, name: HostName) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Host::default());
-            self.all.len() as u32 - 1
-        });
-        self.all[place as usize].name = name;
+        let network = self.enter_network(name);
+        let place = take_place(&mut self.all, &mut self.free);
+        let host = &mut self.all[place as usize];
+        (host.name, host.network) = (name, network);
         self.places.insert(name, place);
+        place
+    }
+
+    fn network_of(&self, host: HostName) -> NetworkName {
+        let is_ignored = self.mutant.breaks(Rule::NoShareOfNetworks);
+        if is_ignored { NetworkName::default() } else { host.network() }
+    }
+
+    /// Counts one more host of a network, and returns the network's place.
+    fn enter_network(&mut self, host: HostName) -> u32 {
+        let name = self.network_of(host);
+        let Hosts { networks, free_networks, network_places, .. } = self;
+        let place = *network_places.entry(name).or_insert_with(|| take_place(networks, free_networks));
+        let network = &mut networks[place as usize];
+        network.name = name;
+        network.hosts += 1;
         place
     }
 
@@ -153,11 +238,31 @@ impl Hosts {
         let host = &mut self.all[place as usize];
         host.conversations -= 1;
         if host.conversations == 0 {
-            debug_assert_eq!(host.kept, Amounts::default());
-            self.places.remove(&host.name);
-            self.listed -= host.calls.len();
-            *host = Host { has_turn: host.has_turn, ..Host::default() };
-            self.free.push(place);
+            self.remove(place);
+        }
+    }
+
+    #[cold]
+    fn remove(&mut self, place: u32) {
+        let Host { name, network: of, load, calls, has_turn, .. } =
+            std::mem::take(&mut self.all[place as usize]);
+        debug_assert_eq!(load.kept, Amounts::default());
+        self.places.remove(&name);
+        self.listed -= calls.len();
+        self.all[place as usize].has_turn = has_turn;
+        self.free.push(place);
+        for (order, rank) in self.orders.iter_mut().zip(load.ranks) {
+            order.hosts.remove(&(of, rank, place));
+        }
+        let network = &mut self.networks[of as usize];
+        network.hosts -= 1;
+        if network.hosts == 0 {
+            let Network { name, load, .. } = std::mem::take(network);
+            self.network_places.remove(&name);
+            self.free_networks.push(of);
+            for (order, rank) in self.orders.iter_mut().zip(load.ranks) {
+                order.networks.remove(&(rank, of));
+            }
         }
     }
 
@@ -165,23 +270,34 @@ impl Hosts {
     /// amount `to`.
     #[inline(always)]
     pub fn recount(&mut self, place: u32, kind: Kept, from: usize, to: usize) {
-        let total = &mut self.total[kind as usize];
+        let at = kind as usize;
+        let total = &mut self.total[at];
         *total = *total + to - from;
-        let kept = &mut self.all[place as usize].kept[kind as usize];
-        let before = *kept;
-        *kept = before + to - from;
-        if (before ^ *kept) >> self.unit[kind as usize] != 0 {
-            self.reorder(place, kind, before);
+        let Host { network, load, .. } = &mut self.all[place as usize];
+        let of_all = &mut self.networks[*network as usize].load;
+        load.kept[at] = load.kept[at] + to - from;
+        of_all.kept[at] = of_all.kept[at] + to - from;
+        let unit = self.unit[at];
+        if !(load.is_in_order(at, unit) && of_all.is_in_order(at, unit)) {
+            self.reorder(place, kind);
         }
     }
 
     #[cold]
-    fn reorder(&mut self, place: u32, kind: Kept, before: usize) {
-        let (unit, now) = (self.unit[kind as usize], self.all[place as usize].kept[kind as usize]);
-        let order = &mut self.order[kind as usize];
-        order.remove(&(before >> unit, place));
-        if now >> unit > 0 {
-            order.insert((now >> unit, place));
+    fn reorder(&mut self, place: u32, kind: Kept) {
+        let (at, unit) = (kind as usize, self.unit[kind as usize]);
+        let Order { networks, hosts } = &mut self.orders[at];
+        let Host { network: of, load, .. } = &mut self.all[place as usize];
+        if !load.is_in_order(at, unit) {
+            let rank = rank_of(load.kept[at], unit);
+            hosts.remove(&(*of, std::mem::replace(&mut load.ranks[at], rank), place));
+            hosts.insert((*of, rank, place));
+        }
+        let load = &mut self.networks[*of as usize].load;
+        if !load.is_in_order(at, unit) {
+            let rank = rank_of(load.kept[at], unit);
+            networks.remove(&(std::mem::replace(&mut load.ranks[at], rank), *of));
+            networks.insert((rank, *of));
         }
     }
 
@@ -201,30 +317,97 @@ impl Hosts {
     pub fn audit(&self) -> (usize, Amounts) {
         let listed: usize = self.all.iter().map(|host| host.calls.len()).sum();
         assert_eq!(listed, self.listed, "calls that are listed");
+        let in_use = |host: &&Host| host.conversations > 0;
         for kind in Kept::ALL {
-            let unit = self.unit[kind as usize];
-            let heavy = |(place, host): (usize, &Host)| (host.kept[kind as usize] >> unit, place as u32);
-            let order: BTreeSet<_> =
-                self.all.iter().enumerate().map(heavy).filter(|(units, _)| *units > 0).collect();
-            assert_eq!(order, self.order[kind as usize], "hosts in order");
+            let (at, unit, order) = (kind as usize, self.unit[kind as usize], &self.orders[kind as usize]);
+            assert!(self.all.iter().all(|host| host.load.is_in_order(at, unit)), "the ranks of hosts");
+            let networks = &self.networks;
+            assert!(networks.iter().all(|network| network.load.is_in_order(at, unit)), "those of networks");
+            let hosts = (0..).zip(&self.all).map(|(place, host)| (host.network, host.load.ranks[at], place));
+            let hosts: BTreeSet<_> = hosts.filter(|(_, rank, _)| *rank > 0).collect();
+            assert_eq!(hosts, order.hosts, "hosts in order");
+            let networks = (0..).zip(networks).map(|(place, network)| (network.load.ranks[at], place));
+            let networks: BTreeSet<_> = networks.filter(|(rank, _)| *rank > 0).collect();
+            assert_eq!(networks, order.networks, "networks in order");
+            let mut kept = vec![0; self.networks.len()];
+            self.all.iter().for_each(|host| kept[host.network as usize] += host.load.kept[at]);
+            assert!(kept.iter().zip(&self.networks).all(|(kept, network)| *kept == network.load.kept[at]));
         }
+        let hosts: usize = self.networks.iter().map(|network| network.hosts).sum();
+        assert_eq!(hosts, self.all.iter().filter(in_use).count(), "the hosts of networks");
         (self.places.len(), self.total)
     }
 
     /// Returns how much is kept for one host.
     pub fn kept(&self, place: u32, kind: Kept) -> usize {
-        self.all[place as usize].kept[kind as usize]
+        self.all[place as usize].load.kept[kind as usize]
     }
 
-    /// Returns the host for which the most of a kind is kept. If all have less than a unit, returns any host
-    /// that has something.
-    pub fn heaviest(&self, kind: Kept) -> Option<u32> {
-        self.order[kind as usize].last().map(|(_, place)| *place).or_else(|| self.first(kind))
+    /// Returns how much is kept for all hosts of a host's network.
+    pub fn kept_in_network(&self, place: u32, kind: Kept) -> usize {
+        self.networks[self.all[place as usize].network as usize].load.kept[kind as usize]
+    }
+
+    /// Returns how much is kept for the host of that name, and for its network, if anything is.
+    pub fn kept_at(&self, name: HostName, kind: Kept) -> (usize, usize) {
+        let of_host = self.find(name).map_or(0, |place| self.kept(place, kind));
+        let network = self.network_places.get(&self.network_of(name));
+        (of_host, network.map_or(0, |place| self.networks[*place as usize].load.kept[kind as usize]))
+    }
+
+    /// Returns whether one host pays before another one: whether more is kept for its network or, if they are
+    /// in the same one, for itself.
+    pub fn pays_before(&self, one: u32, other: u32, kind: Kept) -> bool {
+        let [a, b] = [one, other].map(|place| self.all[place as usize].network);
+        if a == b {
+            return self.kept(one, kind) > self.kept(other, kind);
+        }
+        self.kept_in_network(one, kind) > self.kept_in_network(other, kind)
+    }
+
+    /// Returns the host that pays for a kind: of the network for which the most is kept, the host for which
+    /// the most is kept. Amounts that differ by less than a unit may count as equal. The host `spared` does
+    /// not pay.
+    pub fn heaviest(&mut self, kind: Kept, spared: Option<u32>) -> Option<u32> {
+        let (at, mut below) = (kind as usize, (u32::MAX, 0));
+        for _ in 0..MAX_LOOKS {
+            let last = *self.orders[at].networks.range(..below).next_back()?;
+            let load = &mut self.networks[last.1 as usize].load;
+            if load.kept[at] == 0 {
+                load.ranks[at] = 0;
+                self.orders[at].networks.remove(&last);
+            } else if let Some(host) = self.heaviest_of(last.1, kind, spared) {
+                return Some(host);
+            } else {
+                below = last;
+            }
+        }
+        None
+    }
+
+    /// Returns the host for which the most of a kind is kept in the network of a host.
+    pub fn heaviest_beside(&mut self, place: u32, kind: Kept) -> Option<u32> {
+        self.heaviest_of(self.all[place as usize].network, kind, None)
+    }
+
+    fn heaviest_of(&mut self, network: u32, kind: Kept, spared: Option<u32>) -> Option<u32> {
+        let (at, all) = (kind as usize, (network, 0, 0)..=(network, u32::MAX, u32::MAX));
+        for _ in 0..MAX_LOOKS {
+            let mut hosts = self.orders[at].hosts.range(all.clone()).rev();
+            let last = *hosts.find(|(.., place)| Some(*place) != spared)?;
+            let load = &mut self.all[last.2 as usize].load;
+            if load.kept[at] > 0 {
+                return Some(last.2);
+            }
+            load.ranks[at] = 0;
+            self.orders[at].hosts.remove(&last);
+        }
+        None
     }
 
     /// Returns the first host in the table for which anything of a kind is kept.
     pub fn first(&self, kind: Kept) -> Option<u32> {
-        self.all.iter().position(|host| host.kept[kind as usize] > 0).map(|place| place as u32)
+        self.all.iter().position(|host| host.load.kept[kind as usize] > 0).map(|place| place as u32)
     }
 
     /// Returns the number of places for hosts.
@@ -299,6 +482,14 @@ impl Hosts {
     }
 }
 
+/// Returns a free place for one more item.
+fn take_place<T: Default>(all: &mut Vec<T>, free: &mut Vec<u32>) -> u32 {
+    free.pop().unwrap_or_else(|| {
+        all.push(T::default());
+        all.len() as u32 - 1
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -322,7 +513,7 @@ mod tests {
 
     /// Makes one host for each entry, with that many listed calls. Returns the hosts and their places.
     fn with_calls(many: &[u32]) -> (Hosts, Vec<u32>) {
-        let mut hosts = Hosts::new([1 << 20; PLACES]);
+        let mut hosts = Hosts::new([1 << 20; PLACES], Mutant::default());
         let mut places = Vec::new();
         for (n, calls) in many.iter().enumerate() {
             let place = hosts.enter(HostName::of([1 + n as u64, 0]));
@@ -364,19 +555,108 @@ mod tests {
     }
 
     #[test]
+    fn a_network_is_a_16_a_48_or_loopback() {
+        let network = |text| name(text).network();
+        assert_eq!(network("10.0.0.7"), network("10.0.255.1"));
+        assert_eq!(network("10.0.0.7"), network("::ffff:10.0.0.8"));
+        assert_ne!(network("10.0.0.7"), network("10.1.0.7"));
+        assert_eq!(network("2001:db8:0:1::1"), network("2001:db8:0:ffff::1"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:1::1"));
+        assert_eq!(network("127.0.0.1"), network("127.255.7.1"));
+        assert_eq!(network("127.0.0.1"), network("::1"));
+    }
+
+    /// Makes a host with this number in a network.
+    fn host_in(hosts: &mut Hosts, network: u64, number: u64) -> u32 {
+        hosts.enter(HostName::of([0x2001 << 48 | network << 16 | number, 0]))
+    }
+
+    #[test]
+    fn the_network_with_most_pays_and_of_it_the_host_with_most() {
+        let mut hosts = Hosts::new([1 << 20; PLACES], Mutant::default());
+        let lone = host_in(&mut hosts, 1, 0);
+        hosts.recount(lone, Kept::Sending, 0, 50_000);
+        let many: Vec<u32> = (0..100).map(|number| host_in(&mut hosts, 2, number)).collect();
+        // Each of them has less than a unit.
+        many.iter().for_each(|host| hosts.recount(*host, Kept::Sending, 0, 600));
+        let payer = hosts.heaviest(Kept::Sending, None).unwrap();
+        assert!(many.contains(&payer));
+        assert!(hosts.pays_before(payer, lone, Kept::Sending));
+        assert_eq!(
+            hosts.kept_at(HostName::of([0x2001 << 48 | 2 << 16 | 7, 0]), Kept::Sending),
+            (600, 60_000)
+        );
+        hosts.recount(many[40], Kept::Sending, 600, 3_000);
+        assert_eq!(hosts.heaviest(Kept::Sending, None), Some(many[40]));
+        assert!(hosts.heaviest(Kept::Sending, Some(many[40])).is_some_and(|host| many.contains(&host)));
+        assert_eq!(hosts.heaviest_beside(many[0], Kept::Sending), Some(many[40]));
+        hosts.audit();
+        many[..30].iter().for_each(|host| hosts.recount(*host, Kept::Sending, 600, 0));
+        assert_eq!(hosts.heaviest(Kept::Sending, None), Some(lone));
+        assert!(hosts.heaviest(Kept::Sending, Some(lone)).is_some_and(|host| many.contains(&host)));
+        hosts.audit();
+    }
+
+    #[test]
+    fn whoever_pays_has_something_and_is_the_heaviest_by_a_unit_whatever_came_before() {
+        const BUDGET: usize = 1 << 16;
+        let mut hosts = Hosts::new([BUDGET; PLACES], Mutant::default());
+        let (mut x, mut all) = (7_u64, BTreeMap::<(u64, u64), (u32, usize)>::new());
+        for _ in 0..20_000 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            let key = (x >> 8 & 3, x >> 16 & 15);
+            let amount = (x >> 24) as usize % [1, 50, 2_000][x as usize % 3];
+            match all.get(&key).copied() {
+                None => {
+                    let place = host_in(&mut hosts, key.0, key.1);
+                    hosts.recount(place, Kept::Results, 0, amount);
+                    all.insert(key, (place, amount));
+                }
+                Some((place, before)) if x >> 60 == 0 => {
+                    let mut kept = Amounts::default();
+                    kept[Kept::Results as usize] = before;
+                    hosts.leave(place, &kept);
+                    all.remove(&key);
+                }
+                Some((place, before)) => {
+                    hosts.recount(place, Kept::Results, before, amount);
+                    all.insert(key, (place, amount));
+                }
+            }
+            if x >> 40 & 15 > 0 {
+                continue;
+            }
+            hosts.audit();
+            let of = |network| all.iter().filter(move |(key, _)| key.0 == network).map(|(_, host)| host.1);
+            let Some(payer) = hosts.heaviest(Kept::Results, None) else {
+                assert_eq!(hosts.total(Kept::Results), 0);
+                continue;
+            };
+            let (network, _) = *all.iter().find(|(_, host)| host.0 == payer).unwrap().0;
+            let unit = BUDGET >> 10;
+            let heaviest = (0..4).map(|network| of(network).sum::<usize>()).max().unwrap();
+            assert!(of(network).sum::<usize>() + unit > heaviest);
+            let kept = hosts.kept(payer, Kept::Results);
+            assert!(kept > 0 && kept + unit > of(network).max().unwrap());
+        }
+    }
+
+    #[test]
     fn the_heaviest_host_is_never_one_that_keeps_nothing() {
         let (mut hosts, places) = with_calls(&[1; 2000]);
-        assert_eq!(hosts.heaviest(Kept::Arguments), None);
+        assert_eq!(hosts.heaviest(Kept::Arguments, None), None);
         for place in &places[1000..] {
             hosts.recount(*place, Kept::Arguments, 0, 1000);
         }
-        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1000]));
+        assert!(hosts.heaviest(Kept::Arguments, None).is_some_and(|place| places[1000..].contains(&place)));
         hosts.recount(places[1500], Kept::Arguments, 0, 1000);
-        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]));
+        assert_eq!(hosts.heaviest(Kept::Arguments, None), Some(places[1500]));
         hosts.audit();
         for place in &places[1000..] {
             hosts.recount(*place, Kept::Arguments, 1000, 0);
         }
-        assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]), "it keeps 1,000 bytes still");
+        assert_eq!(hosts.heaviest(Kept::Arguments, None), Some(places[1500]), "it keeps 1,000 bytes still");
     }
 }

@@ -1,4 +1,4 @@
-//! Bounds how many inquiries from one host the server acts on in a period. Inquiries are frames about earlier
+//! Bounds how many inquiries from one host, and from one network, the server acts on in a period. Inquiries are frames about earlier
 //! calls: PROBE, CANCEL, and a repeated CALL. A datagram can hold thousands of them, and each takes as long
 //! as a small call (docs/protocol.md, "Bounds").
 
@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use super::counts::Counts;
 use super::hosts::HostName;
-use crate::Time;
+use crate::{Mutant, Time};
 
 /// The maximum number of inquiries from one host that are acted on in each period, besides the first of each
 /// datagram.
-const MAX_PER_PERIOD: u32 = 2048;
+const MAX_OF_A_HOST: u32 = 2048;
+/// The same from all hosts of one network.
+const MAX_OF_A_NETWORK: u32 = 8 * MAX_OF_A_HOST;
 /// The period.
 const PERIOD: Duration = Duration::from_millis(125);
 
 #[derive(Debug)]
 pub(super) struct Inquiries {
-    /// How many inquiries from each host were acted on since `began`.
+    /// How many inquiries from each host and network were acted on since `began`.
     counts: Counts,
     began: Time,
     /// How many inquiries the datagram that is being read had so far.
@@ -27,9 +29,9 @@ pub(super) struct Inquiries {
 }
 
 impl Inquiries {
-    /// Makes empty counts. The secret `key` decides how hosts are hashed.
-    pub fn new(key: [u8; 16]) -> Inquiries {
-        Inquiries { counts: Counts::new(key), began: Time::default(), seen: 0, allowed: 1 }
+    /// Makes empty counts. The secret `key` decides how hosts and networks are hashed.
+    pub fn new(key: [u8; 16], mutant: Mutant) -> Inquiries {
+        Inquiries { counts: Counts::new(key, mutant), began: Time::default(), seen: 0, allowed: 1 }
     }
 
     /// Counts one more inquiry in the datagram from `from`, and returns whether to act on it.
@@ -48,7 +50,9 @@ impl Inquiries {
             self.began = now;
             self.counts.clear();
         }
-        self.allowed = 1 + MAX_PER_PERIOD.saturating_sub(self.counts.of(HostName::at(from)));
+        let count = self.counts.of(HostName::at(from));
+        let of_network = MAX_OF_A_NETWORK.saturating_sub(count.network);
+        self.allowed = 1 + MAX_OF_A_HOST.saturating_sub(count.host).min(of_network);
     }
 
     /// Returns whether an inquiry of this datagram was not acted on.
@@ -57,7 +61,7 @@ impl Inquiries {
         self.seen > self.allowed
     }
 
-    /// Ends the datagram, and counts its inquiries for its host.
+    /// Ends the datagram, and counts its inquiries for its host and network.
     #[inline]
     pub fn end(&mut self, from: &SocketAddr) {
         // The first inquiry of each datagram does not count.

@@ -59,9 +59,14 @@ const LEAST_SHARE: usize = 4096;
 /// A host's least share of the budget for results of accesses that are being sent is one in this many, or one
 /// result if that is longer.
 const LEAST_SHARE_OF_ACCESSES: usize = 64;
+/// A network's least share of that budget, within which its hosts have theirs when most of it is used up, is
+/// one in this many, or one result.
+const LEAST_SHARE_OF_NETWORK: usize = 16;
 
 /// The maximum number of one host's calls or conversations that are compared to choose the one to drop.
 const CANDIDATES: usize = 64;
+/// The maximum number of conversations and kept calls that are looked at to make way for one long result.
+const MAX_LOOKS_FOR_A_LONG_RESULT: usize = 64 * MAX_LOOKS;
 
 /// The maximum number of activities that are looked at for one ACK.
 const LOOKS_FOR_AN_ACK: u64 = 256;
@@ -284,9 +289,9 @@ impl Server {
         Some(incoming)
     }
 
-    /// Keeps arguments that are arriving within their budget, by refusing calls of the host that has the most
-    /// bytes of them. Refuses first a call of the host's conversation that has the most, if that is more than
-    /// its least share, and prefers a call of which nothing arrived lately.
+    /// Keeps arguments that are arriving within their budget, by refusing calls of the host that pays. Refuses
+    /// first a call of the host's conversation that has the most, if that is more than its least share, and
+    /// prefers a call of which nothing arrived lately.
     pub(super) fn enforce_reassembly(&mut self, now: Time) {
         while self.hosts.total(Kept::Arguments) > self.config.reassembly_budget
             && !self.config.mutant.breaks(Rule::UnfinishedKept)
@@ -301,11 +306,10 @@ impl Server {
         }
     }
 
-    /// Chooses the call to refuse: of the host for which the most bytes of arguments are kept, a call whose
-    /// arguments are arriving.
+    /// Chooses the call to refuse: of the host that pays for arguments, a call whose arguments are arriving.
     fn unfinished_that_pays(&mut self) -> Option<(usize, u32)> {
         let share = self.config.reassembly_budget / LEAST_SHARE;
-        let host = self.heaviest(Kept::Arguments)?;
+        let host = self.heaviest(Kept::Arguments, None)?;
         let rank = |table: &mut Table, (conversation, activity): (u64, u32)| {
             let (place, more) = table.of_host_mut(conversation, host)?;
             let kept = more.kept(Kept::Arguments);
@@ -317,17 +321,18 @@ impl Server {
         candidates(&mut hosts.at_mut(host).receiving, |call| rank(table, call))
     }
 
-    /// Returns the host for which the most of this kind is kept. That host has to give something up.
-    fn heaviest(&self, kind: Kept) -> Option<u32> {
+    /// Returns the host that has to give something of this kind up: of the network for which the most is kept,
+    /// the host for which the most is kept.
+    fn heaviest(&mut self, kind: Kept, spared: Option<u32>) -> Option<u32> {
         if self.config.mutant.breaks(Rule::NoShareOfHosts) {
             self.hosts.first(kind)
         } else {
-            self.hosts.heaviest(kind)
+            self.hosts.heaviest(kind, spared)
         }
     }
 
     /// Keeps the number of activities of all conversations within bounds, by forgetting an idle conversation
-    /// with many activities, of the host that has the most activities.
+    /// with many activities, of the host that pays.
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
@@ -340,7 +345,7 @@ impl Server {
         if self.hosts.total(Kept::Activities) <= 4 * self.config.max_conversations {
             return;
         }
-        let Some(host) = self.heaviest(Kept::Activities) else { return };
+        let Some(host) = self.heaviest(Kept::Activities, None) else { return };
         let Server { hosts, table, .. } = self;
         let widest = candidates(&mut hosts.at_mut(host).wide, |conversation| {
             let (place, more) = table.of_host(conversation, host)?;
@@ -353,7 +358,7 @@ impl Server {
     }
 
     /// Keeps results within their budgets when the result of the call `latest` has been added, or has begun
-    /// to be sent in fragments. Drops the oldest results of the host that has the most bytes of them.
+    /// to be sent in fragments. Drops the oldest results of the host that pays.
     #[inline]
     pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Results) > self.config.held_budget
@@ -369,30 +374,51 @@ impl Server {
         self.shed_sending(now, latest);
     }
 
-    /// Drops results of calls that have ended, of the host that has the most, until the budget is kept.
-    /// Spares conversations within their least share if others of the host hold more.
+    /// Drops results of calls that have ended, of the host that pays, until the budget is kept. Spares
+    /// conversations within their least share if others of the host hold more. To keep the bound of calls,
+    /// also refuses calls whose arguments are arriving.
     pub(super) fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
+        if self.hosts.total(kind) <= budget {
+            return;
+        }
         let looks = (2 * self.hosts.listed).min(MAX_LOOKS);
+        let lone = self.lone_host(kind, latest);
+        // The host that was looked at last, and how many of its calls were not looked at yet.
+        let mut turn = (u32::MAX, 0);
         for look in 0..looks {
             if self.hosts.total(kind) <= budget {
                 return;
             }
-            let Some(host) = self.heaviest(kind) else { return };
+            let Some(host) = self.heaviest(kind, lone) else { return };
+            turn = if turn.0 == host { turn } else { (host, self.hosts.at(host).calls.len()) };
             let Some((conversation, activity)) = self.hosts.oldest(host) else { return };
+            let may_spare = look < looks / 2 && turn.1 > 0;
+            turn.1 = turn.1.saturating_sub(1);
             let Some((place, more)) = self.table.of_host(conversation, host) else { continue };
-            let spared = look < looks / 2 && more.kept(kind) <= budget / LEAST_SHARE;
+            let spared = may_spare && more.kept(kind) <= budget / LEAST_SHARE;
             let Some(work) = more.activities.work(activity) else { continue };
-            let goes = match work.phase {
-                Phase::Receiving | Phase::Running => false,
+            let (phase, sequence) = (work.phase, work.position.sequence);
+            let goes = match phase {
+                Phase::Running => false,
                 Phase::Done(_) => work.outgoing.is_none(),
-                Phase::Over => kind == Kept::Calls,
+                Phase::Receiving | Phase::Over => kind == Kept::Calls,
             };
-            if goes && !spared && (conversation, activity) != latest {
-                self.forget_work(place, activity);
-            } else {
+            if !goes || spared || (conversation, activity) == latest {
                 self.hosts.list(host, (conversation, activity));
+                continue;
             }
+            if phase == Phase::Receiving {
+                self.set_last(place, activity, Last::new(sequence, true));
+            }
+            self.forget_work(place, activity);
         }
+    }
+
+    /// Returns the host of a call if nothing else of this kind is kept for the host.
+    fn lone_host(&self, kind: Kept, (conversation, activity): (u64, u32)) -> Option<u32> {
+        let more = self.table.at(self.table.find(conversation)?).more.as_ref()?;
+        let own = if kind == Kept::Calls { 1 } else { more.activities.work(activity)?.payload.len() };
+        (self.hosts.kept(more.host, kind) == own).then_some(more.host)
     }
 
     /// Keeps results that are being sent in fragments within two budgets. Beyond `held_budget`, drops those
@@ -430,21 +456,23 @@ impl Server {
         }
     }
 
-    /// Makes room for a result that has just become ready to be sent. If another host is being sent more
-    /// bytes than the result's own host, drops results of the conversation of that host that is being sent
-    /// the most. Otherwise drops results of a conversation of the same host that is being sent more. If there
-    /// is none, drops the new result, unless it is the only one.
+    /// Makes room for a result that has just become ready to be sent. While another host [pays
+    /// before](Hosts::pays_before) the result's own host, drops results of the conversation of that host that
+    /// is being sent the most. Otherwise drops results of a conversation of the same host that is being sent
+    /// more. If there is none, drops the new result, unless it is the only one.
     fn make_way(&mut self, most: usize, (conversation, activity): (u64, u32)) {
         let Some(place) = self.table.find(conversation) else { return };
         let Some(own) = self.table.at(place).more.as_ref().map(|more| more.host) else { return };
-        let of = |server: &Server, host| server.hosts.kept(host, Kept::Sending);
-        let other = self.heaviest(Kept::Sending).filter(|host| of(self, *host) > of(self, own));
-        for _ in 0..CANDIDATES {
-            let Some(heaviest) = self.sent_most(other.unwrap_or(own)) else { break };
+        let mut looks = MAX_LOOKS_FOR_A_LONG_RESULT;
+        while looks > 0 {
+            let payer = self.pays_before(own);
+            let calls = self.hosts.at(payer.unwrap_or(own)).calls.len();
+            looks = looks.saturating_sub(1 + calls.min(MAX_LOOKS));
+            let Some(heaviest) = self.sent_most(payer.unwrap_or(own)) else { break };
             let yields = |server: &Server| {
                 server.hosts.total(Kept::Sending) > most
-                    && match other {
-                        Some(host) => of(server, host) > of(server, own),
+                    && match payer {
+                        Some(host) => server.hosts.pays_before(host, own, Kept::Sending),
                         None => server.sending_at(heaviest) > server.sending_at(place),
                     }
             };
@@ -467,6 +495,15 @@ impl Server {
         }
     }
 
+    /// Returns a host that gives up a result before the host `own` does: the heaviest of the heaviest network
+    /// or, if that network is not heavier than its own, the heaviest of its own network.
+    fn pays_before(&mut self, own: u32) -> Option<u32> {
+        let [of_all, of_network] =
+            [self.heaviest(Kept::Sending, None), self.hosts.heaviest_beside(own, Kept::Sending)];
+        let pays = |host: &u32| self.hosts.pays_before(*host, own, Kept::Sending);
+        of_all.into_iter().chain(of_network).find(pays)
+    }
+
     /// Returns the conversation of a host that is being sent the most bytes, among those with the oldest
     /// calls.
     fn sent_most(&self, host: u32) -> Option<usize> {
@@ -484,13 +521,19 @@ impl Server {
 
     /// Returns whether an access from `from` with a result of `len` bytes may be executed now. If not, the
     /// access has to wait until less of other accesses' results is being sent. The budget is given out in the
-    /// order of arrival. As many bytes again are reserved for hosts that are within their least share. While
-    /// an access waits, [`Server::handle_timeout`] drops results whose clients have fallen silent.
+    /// order of arrival. As many bytes again are reserved for hosts that are within their least share, the
+    /// last half of these for hosts of networks that are within theirs. While an access waits,
+    /// [`Server::handle_timeout`] drops results whose clients have fallen silent.
     pub fn has_room(&mut self, now: Time, from: &SocketAddr, len: usize) -> bool {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Accessed));
-        let own = self.hosts.find(HostName::at(from)).map_or(0, |host| self.hosts.kept(host, Kept::Accessed));
-        let within_share = own == 0 || own + len <= budget / LEAST_SHARE_OF_ACCESSES;
-        let has = total == 0 || total + len <= budget || within_share && total + len <= 2 * budget;
+        let (of_host, of_network) = self.hosts.kept_at(HostName::at(from), Kept::Accessed);
+        let is_within = |kept, share| kept == 0 || kept + len <= budget / share;
+        let most = match is_within(of_host, LEAST_SHARE_OF_ACCESSES) {
+            true if is_within(of_network, LEAST_SHARE_OF_NETWORK) => 2 * budget,
+            true => budget + budget / 2,
+            false => budget,
+        };
+        let has = total == 0 || total + len <= most;
         if !has {
             self.sending.crowded = true;
             self.set_sweep(self.sweep.due.map(|at| at.min(now + CROWDED_INTERVAL)));
@@ -715,7 +758,7 @@ mod tests {
     fn the_due_time_covers_all_results_that_are_being_sent_and_is_not_reset_when_it_has_passed() {
         // The bytes that a client has to fetch in a second.
         const SECOND: usize = MIN_FETCH_RATE as usize;
-        let mut hosts = Hosts::new(Amounts::default());
+        let mut hosts = Hosts::new(Amounts::default(), Mutant::default());
         let mut more = More::new(hosts.enter(HostName::of([1, 0])));
         let mut begin = |more: &mut More, now, bytes| {
             more.begin_to_send(now, bytes);

@@ -19,13 +19,13 @@
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `reading.rs` | calls that change nothing |
 //! | `send.rs` | results, their fragments, short answers |
-//! | `hosts.rs` | what peers make the server keep, counted by host |
-//! | `counts.rs` | counters for each host |
+//! | `hosts.rs` | what peers make the server keep, counted by network and by host |
+//! | `counts.rs` | counters for each host and for each network |
 //! | `conversations.rs` | what is told of single conversations |
 //! | `audit.rs` | checks of what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
 //! | `silence.rs` | calls of clients that are silent for too long |
-//! | `inquiries.rs` | how many frames about earlier calls of one host are acted on |
+//! | `inquiries.rs` | how many frames about earlier calls of one host, and of one network, are acted on |
 //! | `memory.rs` | frees what is kept of calls, in time and within budgets |
 
 mod activities;
@@ -321,8 +321,8 @@ impl Seals {
 /// Decides who may begin a conversation.
 struct Admission {
     issuer: Issuer,
-    /// The number of conversations of each host.
-    per_host: Counts,
+    /// The number of conversations of each host and network.
+    conversing: Counts,
     /// Tickets of this date or an earlier one are refused. The date is later than `forgotten` after a full
     /// server has refused newer tickets, under which no call ever ran.
     horizon: u64,
@@ -335,8 +335,8 @@ struct Admission {
 /// Short answers that wait to be sent, and what bounds them.
 struct ShortAnswers {
     queue: VecDeque<send::Reply>,
-    /// The number of queued answers to each host.
-    per_host: Counts,
+    /// The number of queued answers to each host and network.
+    counts: Counts,
     inquiries: Inquiries,
     /// How many bytes of short answers may still be sent for the datagram that is being read.
     answer_bytes: usize,
@@ -388,7 +388,8 @@ impl Server {
     /// which were sent after it did not run at an earlier server.
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
         let issuer = Issuer::new(now, &secret);
-        let hosts = Hosts::new(memory::budgets(&config));
+        let mutant = config.mutant;
+        let hosts = Hosts::new(memory::budgets(&config), mutant);
         let users = config.same_user.clone().map(users::Users::new);
         Server {
             config,
@@ -396,16 +397,16 @@ impl Server {
             exports: Exports::default(),
             answers: ShortAnswers {
                 queue: VecDeque::new(),
-                per_host: Counts::new(issuer.key_for(b"replying")),
-                inquiries: Inquiries::new(issuer.key_for(b"inquiries")),
+                counts: Counts::new(issuer.key_for(b"replying"), mutant),
+                inquiries: Inquiries::new(issuer.key_for(b"inquiries"), mutant),
                 answer_bytes: 0,
                 resend_bytes: 0,
             },
-            uncalled: uncalled::Uncalled::new(issuer.key_for(b"uncalled")),
+            uncalled: uncalled::Uncalled::default(),
             #[cfg(feature = "secure")]
             handshakes: handshake::Handshakes::new(now, issuer.key_for(b"handshakes")),
             admission: Admission {
-                per_host: Counts::new(issuer.key_for(b"conversing")),
+                conversing: Counts::new(issuer.key_for(b"conversing"), mutant),
                 issuer,
                 horizon: 0,
                 forgotten: 0,

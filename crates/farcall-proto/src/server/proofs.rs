@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hosts::HostName;
-use super::turns;
+use super::hosts::{HostName, NetworkName};
 use crate::Time;
 use crate::wire::Ticket;
 
@@ -86,7 +85,7 @@ pub(super) struct Question {
 pub(super) struct Answers {
     kept: VecDeque<Kept>,
     /// How many of them are for each network and for each host.
-    networks: BTreeMap<HostName, u32>,
+    networks: BTreeMap<NetworkName, u32>,
     hosts: BTreeMap<HostName, u32>,
 }
 
@@ -105,18 +104,18 @@ impl Answers {
             self.remove(0);
         }
         if self.kept.len() >= MAX_ANSWERS {
-            let count = |of: &BTreeMap<HostName, u32>, name| of.get(&name).copied().unwrap_or(0);
             let rank = |kept: &Kept| {
-                let network = count(&self.networks, turns::network(&kept.to));
-                (network, count(&self.hosts, HostName::at(&kept.to)))
+                let host = HostName::at(&kept.to);
+                (self.networks.get(&host.network()), self.hosts.get(&host))
             };
             let most = self.kept.iter().enumerate().rev().max_by_key(|(_, kept)| rank(kept));
             if let Some((at, _)) = most {
                 self.remove(at);
             }
         }
-        *self.networks.entry(turns::network(&to)).or_default() += 1;
-        *self.hosts.entry(HostName::at(&to)).or_default() += 1;
+        let host = HostName::at(&to);
+        *self.networks.entry(host.network()).or_default() += 1;
+        *self.hosts.entry(host).or_default() += 1;
         self.kept.push_back(Kept { to, question, datagram: datagram.into(), at: now });
     }
 
@@ -127,14 +126,17 @@ impl Answers {
 
     fn remove(&mut self, at: usize) {
         let Some(Kept { to, .. }) = self.kept.remove(at) else { return };
-        let counts = [(&mut self.networks, turns::network(&to)), (&mut self.hosts, HostName::at(&to))];
-        for (counts, name) in counts {
-            if let Some(count) = counts.get_mut(&name) {
-                *count -= 1;
-                if *count == 0 {
-                    counts.remove(&name);
-                }
-            }
+        let host = HostName::at(&to);
+        remove_one(&mut self.networks, host.network());
+        remove_one(&mut self.hosts, host);
+    }
+}
+
+fn remove_one<N: Ord>(counts: &mut BTreeMap<N, u32>, name: N) {
+    if let Some(count) = counts.get_mut(&name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&name);
         }
     }
 }

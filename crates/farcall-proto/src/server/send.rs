@@ -35,6 +35,9 @@ const MAX_REPLIES: usize = 8192;
 /// While half of `MAX_REPLIES` short answers wait, no host may have more than this many of them.
 const REPLIES_OF_A_HOST: u32 = 256;
 
+/// While three quarters of `MAX_REPLIES` wait, no network may have more than this many of them.
+const REPLIES_OF_A_NETWORK: u32 = 1024;
+
 /// The longest SELECT that a server sends, in bytes.
 const MAX_SELECT_BYTES: usize = 36 + 8 * wire::MAX_RANGES;
 
@@ -483,14 +486,19 @@ impl Server {
     }
 
     /// Queues a short answer, and returns whether there was room. The answers to a datagram have at most
-    /// three times its bytes, and while many answers wait, each host has only a share of the queue. Answers
-    /// beyond these bounds are dropped; clients ask again.
+    /// three times its bytes, and while many answers wait, each host and each network has only a share of the
+    /// queue. Answers beyond these bounds are dropped; clients ask again.
     pub(super) fn reply(&mut self, reply: Reply) -> bool {
         let host = HostName::at(&reply.to);
-        let crowded = self.answers.queue.len() >= MAX_REPLIES / 2
-            && self.answers.per_host.of(host) >= REPLIES_OF_A_HOST;
-        if crowded || self.answers.queue.len() >= MAX_REPLIES {
-            return false;
+        let waiting = self.answers.queue.len();
+        if waiting >= MAX_REPLIES / 2 {
+            let count = self.answers.counts.of(host);
+            let is_scarce = waiting >= MAX_REPLIES - MAX_REPLIES / 4;
+            let has_share =
+                count.host >= REPLIES_OF_A_HOST || is_scarce && count.network >= REPLIES_OF_A_NETWORK;
+            if has_share || waiting >= MAX_REPLIES {
+                return false;
+            }
         }
         // A SELECT is exempt from this bound: at most one is queued for each call whose arguments are
         // arriving.
@@ -500,7 +508,7 @@ impl Server {
             }
             self.answers.answer_bytes = self.answers.answer_bytes.saturating_sub(reply.answer.len());
         }
-        self.answers.per_host.add(host, 1);
+        self.answers.counts.add(host, 1);
         self.answers.queue.push_back(reply);
         true
     }
@@ -508,7 +516,7 @@ impl Server {
     /// Takes the next short answer.
     fn next_reply(&mut self) -> Option<Reply> {
         let reply = self.answers.queue.pop_front()?;
-        self.answers.per_host.remove(HostName::at(&reply.to));
+        self.answers.counts.remove(HostName::at(&reply.to));
         Some(reply)
     }
 

@@ -11,6 +11,7 @@
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
+use super::counts::Count;
 use super::hosts::{HostName, Hosts};
 use super::more::More;
 use super::work::{Last, Work};
@@ -318,19 +319,19 @@ impl Table {
 
     /// Finds an idle entry to forget in favour of a conversation whose ticket has `date`. Only entries with
     /// older tickets qualify. Looks at a few entries, in turn (the clock algorithm). Among them, chooses
-    /// those of the host with the most conversations, and of these the one that was silent for longest. That
-    /// approximates a sorted list without keeping one.
+    /// those of the network with the most conversations, then those of the host with the most, and of these
+    /// the one that was silent for longest. That approximates a sorted list without keeping one.
     ///
     /// Conversations for which `stays` returns true are not idle.
     pub fn victim(
         &mut self,
         now: u32,
         date: u64,
-        of_host: impl Fn(HostName) -> u32,
+        count: impl Fn(HostName) -> Count,
         stays: impl Fn(u64) -> bool,
     ) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
-        let mut best: Option<((u32, u32), usize)> = None;
+        let mut best: Option<((Count, u32), usize)> = None;
         let mut seen = 0;
         for _ in 0..MAX_LOOKS.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
@@ -342,7 +343,7 @@ impl Table {
             {
                 continue;
             }
-            let rank = (of_host(entry.host()), now.wrapping_sub(entry.heard()));
+            let rank = (count(entry.host()), now.wrapping_sub(entry.heard()));
             if best.is_none_or(|b| rank > b.0) {
                 best = Some((rank, self.hand));
             }
@@ -414,9 +415,9 @@ mod tests {
         for id in 1..=2 {
             table.insert(entry(id));
         }
-        let place = table.victim(400, u64::MAX, |_| 0, |id| id == 1).unwrap();
+        let place = table.victim(400, u64::MAX, |_| Count::default(), |id| id == 1).unwrap();
         assert_eq!(table.at(place).id, 2);
-        assert_eq!(table.victim(400, u64::MAX, |_| 0, |_| true), None);
+        assert_eq!(table.victim(400, u64::MAX, |_| Count::default(), |_| true), None);
     }
 
     #[test]
@@ -469,14 +470,14 @@ mod tests {
             let place = table.insert(entry(id));
             table.at_mut(place).hear(4 * (100 - id as u32), Scheme::Open);
         }
-        let place = table.victim(400, u64::MAX, |_| 0, |_| false).unwrap();
+        let place = table.victim(400, u64::MAX, |_| Count::default(), |_| false).unwrap();
         assert!(table.at(place).heard() < 400);
     }
 
     #[test]
     fn the_victim_is_idle_and_has_an_older_ticket_and_is_one_of_eight_candidates() {
         let mut table = Table::default();
-        assert_eq!(table.victim(0, u64::MAX, |_| 0, |_| false), None);
+        assert_eq!(table.victim(0, u64::MAX, |_| Count::default(), |_| false), None);
         for id in 1..=40 {
             let place = table.insert(entry(id));
             if id % 2 == 0 {
@@ -488,7 +489,7 @@ mod tests {
             looked.set(0);
             let count = |_| {
                 looked.set(looked.get() + 1);
-                0
+                Count::default()
             };
             table.victim(400, date, count, |_| false).map(|place| table.at(place).id)
         };
@@ -503,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn the_victim_is_of_the_host_that_has_most() {
+    fn the_victim_is_of_the_network_and_then_of_the_host_that_has_most() {
         let mut table = Table::default();
         for id in 1..=8 {
             let place = table.insert(entry(id));
@@ -511,10 +512,13 @@ mod tests {
         }
         table.insert(Entry::new(9, 1, 9, "10.0.0.1:9".parse().unwrap()));
         let few = HostName::of(table.places[9].ip);
-        for _ in 0..100 {
-            let place =
-                table.victim(400, u64::MAX, |host| if host == few { 1 } else { 8 }, |_| false).unwrap();
-            assert_ne!(table.at(place).host(), few, "it was not heard for longest");
+        let many = Count { network: 9, host: 8 };
+        for (network, host) in [(9, 1), (1, 9)] {
+            let count = |host_name| if host_name == few { Count { network, host } } else { many };
+            for _ in 0..100 {
+                let place = table.victim(400, u64::MAX, count, |_| false).unwrap();
+                assert_ne!(table.at(place).host(), few, "it was not heard for longest");
+            }
         }
     }
 }

@@ -33,12 +33,6 @@ pub(super) fn path(address: &SocketAddr, alone: bool) -> Path {
     [a, b, c, d, upper << 64 | lower]
 }
 
-/// Returns the network of an address: an IPv4 /16, an IPv6 /48, or 127.0.0.0/8.
-pub(super) fn network(address: &SocketAddr) -> HostName {
-    let network = path(address, false)[1];
-    HostName::of([(network >> 64) as u64, network as u64])
-}
-
 /// The queue, or the part of it that has one prefix.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
@@ -174,8 +168,6 @@ mod tests {
         (0..10).for_each(|_| turns.push(&at("192.0.2.1"), "one", false));
         let order: Vec<&str> = std::iter::from_fn(|| turns.pop()).take(20).collect();
         assert_eq!(order.iter().filter(|who| **who == "one").count(), 10);
-        let network = |ip: [u8; 4]| network(&SocketAddr::from((ip, 1)));
-        assert_eq!(network([127, 0, 0, 1]), network([127, 255, 0, 1]));
     }
 
     #[test]

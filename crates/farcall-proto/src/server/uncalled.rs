@@ -1,29 +1,30 @@
 //! Remembers clients that were bound and have not called, so that a drain can tell them (docs/protocol.md,
 //! section 5.8). Without that, the first call of such a client could go to a server that is gone.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::Server;
-use super::counts::Counts;
-use super::hosts::HostName;
+use super::hosts::{HostName, NetworkName};
 use super::table::Entry;
 use crate::scheme::Scheme;
 use crate::wire::Ticket;
 use crate::{Rule, Time};
 
-/// The most conversations that are remembered. When there are more, the host that has most makes way.
+/// The most conversations that are remembered. When there are more, of the network that has most the host
+/// makes way that has most.
 const MAX_UNCALLED: usize = 1024;
 
 /// The most of them of one client. A client uses the first answer that it receives, which seldom is a later
 /// one than this.
 const MAX_OF_A_CLIENT: usize = 4;
 
-/// Conversations that clients were given and have not used, the oldest first.
-#[derive(Debug)]
+/// Conversations that clients were given and have not used.
+#[derive(Debug, Default)]
 pub(super) struct Uncalled {
-    all: VecDeque<Unused>,
-    per_host: Counts,
+    /// Those of each host, the oldest first. The hosts of a network stand together.
+    hosts: BTreeMap<(NetworkName, HostName), VecDeque<Unused>>,
+    len: usize,
 }
 
 /// A conversation that its client has not used.
@@ -36,49 +37,62 @@ struct Unused {
 }
 
 impl Uncalled {
-    pub fn new(key: [u8; 16]) -> Uncalled {
-        Uncalled { all: VecDeque::new(), per_host: Counts::new(key) }
-    }
-
     /// Remembers a conversation that a client was given.
     pub fn add(&mut self, client: SocketAddr, conversation: u64, scheme: Scheme, ticket: &Ticket<'static>) {
+        let host = HostName::at(&client);
         let is_same = |unused: &&Unused| unused.client == client && unused.ticket.client == ticket.client;
-        if self.all.iter().filter(is_same).count() >= MAX_OF_A_CLIENT {
+        let of_host = self.hosts.get(&(host.network(), host));
+        if of_host.is_some_and(|all| all.iter().filter(is_same).count() >= MAX_OF_A_CLIENT) {
             return;
         }
-        if self.all.len() >= MAX_UNCALLED {
+        if self.len >= MAX_UNCALLED {
             self.make_room();
         }
-        self.per_host.add(HostName::at(&client), 1);
-        self.all.push_back(Unused { conversation, client, scheme, ticket: ticket.clone() });
+        let unused = Unused { conversation, client, scheme, ticket: ticket.clone() };
+        self.hosts.entry((host.network(), host)).or_default().push_back(unused);
+        self.len += 1;
     }
 
     /// Forgets a conversation that its client uses now.
     pub fn remove(&mut self, conversation: u64) {
-        if let Some(place) = self.all.iter().position(|unused| unused.conversation == conversation) {
-            self.remove_at(place);
+        let is = |unused: &Unused| unused.conversation == conversation;
+        let mut hosts = self.hosts.iter();
+        let found = hosts.find_map(|(host, all)| Some((*host, all.iter().position(is)?)));
+        if let Some((host, at)) = found {
+            self.remove_at(host, at);
         }
     }
 
-    /// Forgets the oldest conversation of the host that has most.
+    /// Forgets the oldest conversation of the host that has most, of the network that has most.
     fn make_room(&mut self) {
-        let count = |place: usize| self.per_host.of(HostName::at(&self.all[place].client));
-        // Of equals the first one counts, so it is the oldest one.
-        if let Some(place) = (0..self.all.len()).rev().max_by_key(|place| count(*place)) {
-            self.remove_at(place);
+        let mut networks: Vec<(usize, NetworkName)> = Vec::new();
+        for ((network, _), all) in &self.hosts {
+            match networks.last_mut().filter(|(_, last)| last == network) {
+                Some((len, _)) => *len += all.len(),
+                None => networks.push((all.len(), *network)),
+            }
+        }
+        let Some((_, network)) = networks.into_iter().max() else { return };
+        let hosts = self.hosts.range((network, HostName::default())..);
+        let hosts = hosts.take_while(|((of, _), _)| *of == network);
+        if let Some((host, _)) = hosts.max_by_key(|(_, all)| all.len()) {
+            self.remove_at(*host, 0);
         }
     }
 
-    fn remove_at(&mut self, place: usize) {
-        if let Some(unused) = self.all.remove(place) {
-            self.per_host.remove(HostName::at(&unused.client));
+    fn remove_at(&mut self, host: (NetworkName, HostName), at: usize) -> Option<Unused> {
+        let all = self.hosts.get_mut(&host)?;
+        let unused = all.remove(at)?;
+        if all.is_empty() {
+            self.hosts.remove(&host);
         }
+        self.len -= 1;
+        Some(unused)
     }
 
     fn pop(&mut self) -> Option<Unused> {
-        let unused = self.all.pop_front()?;
-        self.per_host.remove(HostName::at(&unused.client));
-        Some(unused)
+        let host = *self.hosts.keys().next()?;
+        self.remove_at(host, 0)
     }
 }
 
@@ -121,30 +135,55 @@ mod tests {
     use super::*;
     use crate::ticket::Issuer;
 
+    /// Remembers what the server gives to clients.
+    struct Given {
+        uncalled: Uncalled,
+        issuer: Issuer,
+    }
+
+    impl Given {
+        fn new() -> Given {
+            Given { uncalled: Uncalled::default(), issuer: Issuer::new(Time::default(), &[1; 32]) }
+        }
+
+        fn add(&mut self, ip: [u8; 4], client: u64) {
+            let from = SocketAddr::from((ip, 1 + client as u16));
+            let ticket = self.issuer.issue(Time::default(), 0, client, client, from);
+            self.uncalled.add(from, client, Scheme::Open, &ticket);
+        }
+
+        fn of(&self, ip: [u8; 4]) -> Vec<u64> {
+            let host = HostName::at(&(ip, 1).into());
+            let all = self.uncalled.hosts.get(&(host.network(), host));
+            all.into_iter().flatten().map(|unused| unused.conversation).collect()
+        }
+    }
+
     #[test]
     fn the_host_that_has_most_makes_way() {
-        let mut uncalled = Uncalled::new([7; 16]);
-        let mut issuer = Issuer::new(Time::default(), &[1; 32]);
-        let mut add = |host: u8, client: u64| {
-            let from = SocketAddr::from(([10, 0, 0, host], 1 + client as u16));
-            let ticket = issuer.issue(Time::default(), 0, client, client, from);
-            uncalled.add(from, client, Scheme::Open, &ticket);
-        };
-        add(1, 1);
-        (2..10_000).for_each(|client| add(2, client));
-        add(3, 10_001);
+        let mut given = Given::new();
+        given.add([10, 0, 0, 1], 1);
+        (2..10_000).for_each(|client| given.add([10, 0, 0, 2], client));
+        given.add([10, 0, 0, 3], 10_001);
         // One client asks again and again.
-        (0..100).for_each(|_| add(3, 10_002));
-        assert_eq!(uncalled.all.len(), MAX_UNCALLED);
-        let all_of = |host: u8| {
-            let ip = std::net::IpAddr::from([10, 0, 0, host]);
-            uncalled.all.iter().filter(move |one| one.client.ip() == ip)
-        };
-        let of = |host: u8| all_of(host).count();
-        assert_eq!((of(1), of(3)), (1, 1 + MAX_OF_A_CLIENT));
-        let newest = all_of(2).next_back();
-        assert_eq!(newest.map(|one| one.conversation), Some(9_999), "the oldest ones of the host went");
-        (0..10_003).for_each(|conversation| uncalled.remove(conversation));
-        assert_eq!(uncalled.per_host.of(HostName::at(&([10, 0, 0, 2], 1).into())), 0);
+        (0..100).for_each(|_| given.add([10, 0, 0, 3], 10_002));
+        assert_eq!(given.uncalled.len, MAX_UNCALLED);
+        assert_eq!([1, 3].map(|host| given.of([10, 0, 0, host]).len()), [1, 1 + MAX_OF_A_CLIENT]);
+        let newest = given.of([10, 0, 0, 2]).last().copied();
+        assert_eq!(newest, Some(9_999), "the oldest ones of the host went");
+        (0..10_003).for_each(|conversation| given.uncalled.remove(conversation));
+        // Each time one is forgotten.
+        assert_eq!((given.of([10, 0, 0, 3]).len(), given.uncalled.len), (3, 3));
+    }
+
+    #[test]
+    fn many_hosts_of_one_network_make_way_before_a_host_of_another_network_that_has_more() {
+        let mut given = Given::new();
+        (0..100).for_each(|client| given.add([192, 0, 2, 1], client));
+        for host in 0..5_000_u16 {
+            let [high, low] = host.to_be_bytes();
+            given.add([10, 0, high, low], 1_000 + u64::from(host));
+        }
+        assert_eq!((given.of([192, 0, 2, 1]).len(), given.uncalled.len), (100, MAX_UNCALLED));
     }
 }
