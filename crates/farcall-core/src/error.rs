@@ -274,7 +274,12 @@ impl CallFailed {
     /// Returns the failure of a procedure that failed because a call of its own failed with `inner`. It says
     /// that the procedure ran, whether the inner call did or not.
     pub fn nested(inner: CallFailed) -> CallFailed {
-        let detail = format!("{inner}; {}", inner.ran());
+        // Of calls that are nested deeply only the innermost one says whether it ran, as all others did. So
+        // the end of the detail, which is never left out, has the cause.
+        let detail = match (inner.kind(), inner.ran()) {
+            (Kind::Nested, Ran::Yes) => inner.to_string(),
+            (_, ran) => format!("{inner}; {ran}"),
+        };
         CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
     }
 
@@ -348,6 +353,24 @@ impl std::error::Error for CallFailed {
 mod tests {
     use super::*;
     use std::error::Error as _;
+
+    /// Each server sends what its own call met, and each caller adds where.
+    #[test]
+    fn however_deep_failures_are_passed_on_the_last_one_tells_the_cause() {
+        let cause = CallFailed::new(Kind::Unreachable, Ran::Maybe).because("get at 10.0.0.9:7000");
+        let mut failed = cause.clone();
+        for depth in 1..100 {
+            let CallFailed(nested) = CallFailed::nested(failed);
+            let sent = farcall_base::Failure::new(nested.kind, nested.ran).with_detail(nested.detail.clone());
+            failed = CallFailed::new(sent.kind, sent.ran).because(format!(
+                "relay at 127.0.0.1:{}: {}",
+                40_000 + depth,
+                sent.sent_detail()
+            ));
+            assert!(failed.to_string().ends_with(&format!("{cause:?}")), "{depth}: {failed}");
+        }
+        assert!(failed.to_string().contains("nested calls) … "), "{failed}");
+    }
 
     #[test]
     fn nested_failure_ran_whatever_the_inner_says() {
