@@ -44,6 +44,8 @@ pub(super) struct Engine<T, E> {
     window: Window,
     until: Option<Time>,
     rest: Rest,
+    /// Whether arguments are streams, which the thread sends that waits for the replies.
+    sends: bool,
     /// For a hedged call, which calls one member after another while none replies: when the next member is
     /// called.
     hedge: Option<(Hedge, Time)>,
@@ -86,6 +88,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             window: Window::new(wait_point.room(), wait_point.shared_path(), broken),
             until,
             rest: settings.rest.unwrap_or(Rest::Cancel),
+            sends: prepared.iter().any(|prepared| prepared.sending.is_some()),
             hedge: settings.hedge.zip(now),
             alarm: None,
             wait_point,
@@ -107,6 +110,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     /// the engine may collect several of them before it returns the first.
     pub(super) fn next(&mut self, needed: usize) -> Option<(usize, Result<T, E>)> {
         let mut calls = 0;
+        // What gives the items of a stream is the user's code, which may take long.
+        let _away = self.sends.then(|| SteppedAway::from_point(&self.wait_point));
         loop {
             if let Some(reply) = self.take() {
                 return Some(reply);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::multi::{Fixed, Next, Outcome};
-use farcall::{Group, Ran};
+use farcall::{Bulk, Group, Ran};
 use farcall_sim::{Sim, check, sim};
 
 #[farcall::interface]
@@ -92,6 +92,43 @@ fn a_handler_that_stops_the_call_late_leaves_the_others_cancelled() {
         // The member is usable at once.
         let again = group.multi().work(4).within(3 * HOUR).all();
         assert_eq!(again.results().count(), 2);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+#[farcall::interface]
+trait Files {
+    /// Returns how many bytes came.
+    fn store(&self, content: Bulk) -> farcall::Result<u64>;
+}
+
+struct Counts;
+
+impl Files for Counts {
+    fn store(&self, mut content: Bulk) -> farcall::Result<u64> {
+        content.copy_to(&mut std::io::sink(), u64::MAX).done()
+    }
+}
+
+/// The thread that waits for a call sends its bytes, and runs the user's code between them.
+#[test]
+fn no_server_cancels_while_the_source_of_an_argument_takes_long() {
+    check(5, |sim| {
+        for which in 0..3 {
+            let name = format!("Files/{which}");
+            sim.server(&name.clone(), move || farcall::export::<dyn Files>(&name, Arc::new(Counts))?.wait());
+        }
+        sim.limit(100 * HOUR);
+        let group = farcall::import_all::<dyn Files>("Files")?.fixed();
+        let (_, one) = group.stubs().next().expect("three servers");
+        let slow = || Bulk::from_bytes(vec![7; 600_000]).with_progress(|_| sim::sleep(HOUR / 60));
+        assert_eq!(one.store(slow())?, 600_000);
+        assert_eq!(one.start().store(slow()).wait()?, 600_000);
+        assert_eq!(sim::block_on(one.start().store(slow()))?, 600_000);
+        let all = group.multi_each(|_, _, files| files.store(slow())).all();
+        assert_eq!(all.results().filter(|(_, bytes)| **bytes == 600_000).count(), 3, "{all:?}");
+        let all = sim::block_on(group.multi_each(|_, _, files| files.store(slow())).start().all());
+        assert_eq!(all.results().count(), 3, "{all:?}");
         Ok::<(), farcall::Error>(())
     });
 }

@@ -16,7 +16,7 @@ use super::waiter::Watcher;
 use super::{Endpoint, Peer};
 use crate::env::Env;
 use crate::exchange::Exchanges;
-use crate::wait::Parker;
+use crate::wait::{Parker, SteppedAway, WaitPoint};
 use crate::{Bytes, CallFailed, Ran};
 
 /// The caller's end of the exchanges of a started call.
@@ -33,6 +33,12 @@ impl CallExchanges {
 
     pub(crate) fn env(&self) -> &Arc<dyn Env> {
         &self.endpoint.env
+    }
+
+    /// Has the service thread look after this call while this thread, which waits for it, runs the user's code:
+    /// what gives the items of an argument, a slow file perhaps.
+    pub(crate) fn step_away(&self) -> SteppedAway {
+        SteppedAway::from_point(&(self.endpoint.clone() as Arc<dyn WaitPoint>))
     }
 
     fn news(&self) -> &CallNews {

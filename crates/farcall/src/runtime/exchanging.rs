@@ -83,7 +83,9 @@ impl ExchangingCall {
     /// Blocks until the call has ended, or the server begins to send the stream that is its result. Answers
     /// the call's signals and sends its argument that is a stream.
     fn attend(&self) -> Result<(), CallFailed> {
-        lock(&self.handling).attend(&*self.exchanges, &|| self.started.is_over())
+        let mut handling = lock(&self.handling);
+        let _away = handling.sends().then(|| self.exchanges.step_away());
+        handling.attend(&*self.exchanges, &|| self.started.is_over())
     }
 
     /// Blocks until the call has ended, or the server has begun to send the stream that is the result.
