@@ -1,5 +1,9 @@
 //! Members that hang keep no other member from answering, by a socket with the receive buffer that Linux
 //! gives if nobody has set more.
+//!
+//! The members hang until a test has what it waits for, so a call that their hanging holds up never ends. No
+//! test measures how long that takes: on a busy machine it is long. (`farcall-sim/tests/simulation/
+//! hung_members.rs` does, in virtual time.)
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -92,16 +96,18 @@ fn with_hung(count: usize, hung: usize) -> Members {
     members(count, |index| if index < hung { usize::MAX / 4 } else { 0 })
 }
 
-const SOON: Duration = Duration::from_secs(2);
+/// A test fails that has waited for this long. No machine is that slow.
+const NEVER: Duration = Duration::from_secs(600);
 
 #[test]
-fn a_majority_of_101_answers_by_60_kb_soon_while_seven_hang() {
+fn all_others_of_101_answer_by_60_kb_while_seven_hang() {
     let members = with_hung(101, 7);
+    let call = || members.group.multi().work(60_000).within(NEVER);
     for _ in 0..5 {
-        let majority = members.group.multi().work(60_000).within(SOON).majority();
-        assert!(majority.expect("94 are well").results().count() >= 51);
-        let majority = block_on(members.group.multi().work(60_000).within(SOON).start().majority());
-        assert!(majority.expect("94 are well").results().count() >= 51);
+        assert_eq!(call().quorum(94).expect("94 are well").results().count(), 94);
+        let started = block_on(call().start().quorum(94));
+        assert_eq!(started.expect("94 are well").results().count(), 94);
+        assert!(call().majority().expect("94 are well").results().count() >= 51);
     }
 }
 
@@ -109,7 +115,7 @@ fn a_majority_of_101_answers_by_60_kb_soon_while_seven_hang() {
 fn thirty_of_31_answer_by_a_mebibyte_while_one_hangs() {
     let members = with_hung(31, 1);
     for _ in 0..3 {
-        let all = members.group.multi().work(1 << 20).within(10 * SOON).quorum(30);
+        let all = members.group.multi().work(1 << 20).within(NEVER).quorum(30);
         assert_eq!(all.expect("30 are well").results().count(), 30);
     }
 }
@@ -120,9 +126,9 @@ fn as_many_members_as_there_are_work_at_the_same_time() {
     const MEMBERS: usize = 260;
     const { assert!(MEMBERS > STOCK_BUFFER / 1024) };
     let together = members(MEMBERS, |_| MEMBERS);
-    let all = together.group.multi().work(4).within(30 * SOON).all();
+    let all = together.group.multi().work(4).within(NEVER).all();
     assert_eq!(all.results().count(), MEMBERS);
     let together = members(MEMBERS, |_| MEMBERS);
-    let all = block_on(together.group.multi().work(4).within(30 * SOON).start().all());
+    let all = block_on(together.group.multi().work(4).within(NEVER).start().all());
     assert_eq!(all.results().count(), MEMBERS);
 }
