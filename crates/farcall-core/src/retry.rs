@@ -53,6 +53,8 @@ impl Retry {
         self.ran = either_ran(self.ran, ran);
         self.was_silent = kind == Kind::Unreachable;
         match where_to(kind) {
+            // The server ended the call when it ceased to accept this client. It says more when it is bound.
+            None if kind == Kind::NotPermitted && ran == Ran::Maybe => return Step::FailAndUnbind,
             None => return Step::Fail,
             Some(Place::Anywhere) => {}
             Some(Place::Elsewhere) if self.avoid.contains(&address) => return Step::Fail,
@@ -188,6 +190,7 @@ mod tests {
         use Step::{Fail, FailAndUnbind, Repeat};
         let harmless = [[Repeat, Repeat], [FailAndUnbind, Repeat], [FailAndUnbind, Repeat]];
         let never = [[Fail; 2]; 3];
+        let revoked = [[Fail; 2], [FailAndUnbind; 2], [Fail; 2]];
         for kind in Kind::ALL {
             let (with_another, alone) = match kind {
                 Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => {
@@ -195,6 +198,7 @@ mod tests {
                 }
                 Kind::Unreachable | Kind::Draining => (harmless, harmless),
                 Kind::Overloaded => (harmless, never),
+                Kind::NotPermitted => (revoked, revoked),
                 _ => (never, never),
             };
             assert_eq!((steps(*kind, true), steps(*kind, false)), (with_another, alone), "{kind:?}");

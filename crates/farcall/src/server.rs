@@ -486,7 +486,9 @@ impl Server {
         if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
-    /// Forgets the conversations of clients that are no longer accepted, and cancels their calls.
+    /// Forgets the conversations of clients that are no longer accepted, and cancels their calls. Tells the
+    /// clients so, once: otherwise they would find out when they ask for their calls, if the server is still
+    /// there.
     #[cfg(feature = "secure")]
     pub(crate) fn forget_revoked(&self, accepted: impl Fn(&crate::Principal) -> bool) {
         // Whether a key is accepted may take long to find out, so the lock is not held meanwhile.
@@ -498,11 +500,28 @@ impl Server {
         if rejected.is_empty() {
             return;
         }
+        let accepted = |principal: &crate::Principal| !rejected.contains(&principal.key_and_evidence());
+        self.end_revoked(accepted);
+        self.flush(&mut vec![0; farcall_proto::MAX_DATAGRAM]);
         let now = self.now();
         let core = &mut *self.lock();
-        core.protocol.forget_revoked(now, |principal| !rejected.contains(&principal.key_and_evidence()));
+        core.protocol.forget_revoked(now, accepted);
         self.give_up_forsaken(core, now);
         self.socket.wake();
+    }
+
+    /// Ends the running calls of clients that are no longer accepted.
+    #[cfg(feature = "secure")]
+    fn end_revoked(&self, accepted: impl Fn(&crate::Principal) -> bool) {
+        let now = self.now();
+        let core = &mut *self.lock();
+        for key in core.protocol.revoked_calls(accepted) {
+            let why = "the server no longer accepts this client";
+            let failure = Failure::new(Kind::NotPermitted, Ran::Maybe).with_detail(why);
+            if core.protocol.finish_early(now, key, failure.into()) {
+                self.note_cancelled(core, key);
+            }
+        }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::asymmetric::{Class, Handshake, Responded, Response, Waiting, answering, hello};
 use super::proofs::{Answers, PROOF_LIFE, ProofName, Proofs, Question};
 use super::work::Phase;
-use super::{Server, key};
+use super::{CallKey, Server, key};
 use crate::config::AMPLIFICATION;
 use crate::scheme::{Scheme, keyed_hash};
 use crate::secure::{Cipher, Trust};
@@ -441,6 +441,23 @@ impl Server {
         self.seals.secrets.principals()
     }
 
+    /// Returns the running calls of clients that are no longer accepted. [`Server::finish_early`] tells such a
+    /// client why its call ends, as long as its conversation is not [forgotten](Server::forget_revoked).
+    pub fn revoked_calls(&self, accepted: impl Fn(&Principal) -> bool) -> Vec<CallKey> {
+        let places = self.seals.secrets.of_others(accepted).into_iter();
+        places
+            .filter_map(|conversation| self.table.find(conversation))
+            .flat_map(|place| self.running(place))
+            .collect()
+    }
+
+    /// Returns the calls of a conversation that the user executes.
+    fn running(&self, place: usize) -> Vec<CallKey> {
+        let entry = self.table.at(place);
+        let works = entry.more.iter().flat_map(|more| more.activities.works());
+        works.filter(|work| work.phase == Phase::Running).map(|work| key(entry.id, work.position)).collect()
+    }
+
     /// Forgets the conversations whose clients are no longer accepted. Call this after the keys have changed.
     /// [`Server::next_forsaken`] then returns their unfinished calls, which are to be cancelled.
     pub fn forget_revoked(&mut self, now: Time, accepted: impl Fn(&Principal) -> bool) {
@@ -464,13 +481,9 @@ impl Server {
 
     /// Forgets a conversation. [`Server::next_forsaken`] then returns its unfinished calls.
     fn forget_at_work(&mut self, now: Time, place: usize) {
-        let entry = self.table.at(place);
-        let conversation = entry.id;
-        let works = entry.more.iter().flat_map(|more| more.activities.works());
-        let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);
-        for position in running.collect::<Vec<_>>() {
-            self.end_inside(place, position.activity);
-            self.sweep.forsaken.push(key(conversation, position));
+        for call in self.running(place) {
+            self.end_inside(place, call.activity);
+            self.sweep.forsaken.push(call);
         }
         self.forget(now, place);
         if !self.sweep.forsaken.is_empty() {

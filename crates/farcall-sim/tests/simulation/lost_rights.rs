@@ -159,8 +159,9 @@ fn a_grant_that_was_renewed_in_time_lets_the_next_calls_pass() {
 /// How long a runtime takes at most to notice changed keys, and to send what ends a call.
 const CHANGED: Duration = Duration::from_millis(300);
 
-/// Takes one end's key away at the other end while a call runs. `at_server` says which end hears of it.
-fn take_away(sim: &Sim, at_server: bool) {
+/// Takes one end's key away at the other end while a call runs. `at_server` says which end hears of it, and
+/// `drains` whether the server drains meanwhile, so that it ends with the call.
+fn take_away(sim: &Sim, at_server: bool, drains: bool) {
     let ends = Ends::default();
     let line = format!("{} alice", identity(2).public()).parse().unwrap();
     let served = Keys::new(Keyring::new(identity(1)).with_authorized_key(line).unwrap());
@@ -168,7 +169,13 @@ fn take_away(sim: &Sim, at_server: bool) {
         let (ends, served) = (ends.clone(), served.clone());
         sim.server("server", move || {
             let runtime = Runtime::builder().keys(served.clone()).build()?;
-            runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
+            let export = runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?;
+            if !drains {
+                return export.wait();
+            }
+            sim::sleep(Duration::from_secs(1));
+            assert!(runtime.drain(Duration::from_secs(60)), "the call has ended");
+            Ok::<(), farcall::Error>(())
         })
     };
     let known = format!("Store {}", identity(1).public()).parse().unwrap();
@@ -178,27 +185,37 @@ fn take_away(sim: &Sim, at_server: bool) {
     let waiting = store.start().wait();
     // A later call is answered after the server has begun with the former one.
     assert_eq!(store.get().unwrap(), 7);
+    if drains {
+        sim.sleep(Duration::from_secs(2));
+    }
     let taken = sim::now();
     let (keys, identity) = if at_server { (served, identity(1)) } else { (known, identity(2)) };
     keys.replace(Keyring::new(identity));
     let ended = waiting.wait().unwrap_err();
-    assert_eq!(ended.call_failed().map(|why| why.ran()), Some(Ran::Maybe), "{ended}");
-    let next = store.get().unwrap_err();
-    let next = next.call_failed().expect("it declares no exception");
-    assert_eq!((next.kind(), next.ran()), (Kind::NotPermitted, Ran::No), "{next}");
+    let ended = ended.call_failed().expect("it declares no exception");
+    assert_eq!((ended.kind(), ended.ran()), (Kind::NotPermitted, Ran::Maybe), "{ended}");
+    // The client is told at once.
+    assert!(sim::now() < taken + CHANGED, "{:?} after {taken:?}", sim::now());
     if at_server {
         let ends = ends.lock().unwrap();
         assert!(ends.len() == 1 && ends[0] < taken + CHANGED, "{ends:?} after {taken:?}");
-    } else {
-        assert!(sim::now() < taken + CHANGED, "{:?} after {taken:?}", sim::now());
     }
+    let next = store.get().unwrap_err();
+    let next = next.call_failed().expect("it declares no exception");
+    assert_eq!(next.ran(), Ran::No, "{next}");
+    assert!(drains || next.kind() == Kind::NotPermitted, "{next}");
     drop(server);
 }
 
 #[test]
 fn a_key_that_is_taken_away_is_noticed_within_a_quarter_of_a_second_at_either_end() {
-    check(4, |sim| take_away(sim, true));
-    check(4, |sim| take_away(sim, false));
+    check(4, |sim| take_away(sim, true, false));
+    check(4, |sim| take_away(sim, false, false));
+}
+
+#[test]
+fn a_key_that_is_taken_away_while_the_server_drains_ends_the_call_as_not_permitted() {
+    check(10, |sim| take_away(sim, true, true));
 }
 
 /// Imports two names of one server, which has a grant for each. One grant expires, and the other one does
