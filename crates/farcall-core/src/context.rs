@@ -95,7 +95,8 @@ thread_local! {
     static ELSEWHERE: Cell<Option<SocketAddr>> = const { Cell::new(None) };
     /// The cancellation of the call, if this thread serves a call that was started within this process.
     static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
-    /// The deadline of that call.
+    /// The deadline that calls of this thread inherit while it serves no call for a farcall server: that of
+    /// the call that was started within this process, or one that the program has set.
     static NEAR_DEADLINE: Cell<Option<Time>> = const { Cell::new(None) };
     /// The call that this thread serves for a farcall server, if it serves one.
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
@@ -348,6 +349,38 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
         return (NEAR_DEADLINE.get(), None);
     }
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
+}
+
+/// Returns whether calls that this thread makes may inherit a deadline or a trace.
+#[inline]
+pub fn may_inherit() -> bool {
+    serving::is_serving() || NEAR_DEADLINE.get().is_some()
+}
+
+/// Makes the calls of this thread inherit a deadline, unless they inherit an earlier one, until the guard is
+/// dropped.
+pub fn limit(deadline: Time) -> Limited {
+    let former = Limited { call: CALL.get(), near: NEAR_DEADLINE.get() };
+    let earlier = |other: Option<Time>| other.into_iter().chain([deadline]).min();
+    match former.call.filter(|_| serving::is_serving()) {
+        Some(call) => CALL.set(Some(Incoming { deadline: earlier(call.deadline), ..call })),
+        None => NEAR_DEADLINE.set(earlier(former.near)),
+    }
+    former
+}
+
+/// Guard: while it exists, calls of its thread inherit a deadline.
+#[must_use = "the deadline is inherited until this is dropped"]
+pub struct Limited {
+    call: Option<Incoming>,
+    near: Option<Time>,
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        CALL.set(self.call);
+        NEAR_DEADLINE.set(self.near);
+    }
 }
 
 /// Makes the calls of this thread inherit nothing from the call that the thread serves, until the guard is

@@ -13,6 +13,9 @@ type Import<M> = Box<dyn Fn() -> farcall_core::Result<M> + Send + Sync>;
 /// An import that is renewed when the segment was exported again, or its exporter was restarted: so it
 /// recovers as a binding for calls does (Thekkath et al. 1994, section 3.7).
 ///
+/// A time that each access has (`Remote::within`) does not cover the imports, which wait as long as the
+/// function that imports does. `Runtime::within` of the runtime gives one time to the whole.
+///
 /// A later generation may hold other bytes, and the memory of a restarted exporter is new. So what belongs
 /// together is one operation: [`Renewing::with`] executes it within one generation, and again from the
 /// beginning in the next.

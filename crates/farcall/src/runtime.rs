@@ -16,6 +16,7 @@
 //!             retry_task: a call that must be bound first, or made again
 //! exchanging  a started call whose signals are answered
 //! lookup      asks the registry, within a deadline;  tasks: runs tasks that wait
+//! within      one time for all calls of a piece of program
 //! woken       an executor without threads, for exports whose calls are taken from a queue
 //! watched     interceptors around the channel of an imported interface
 //! ```
@@ -47,6 +48,7 @@ mod variables;
 mod watched;
 #[cfg(feature = "secure")]
 mod watched_keys;
+mod within;
 mod woken;
 
 use std::borrow::Cow;

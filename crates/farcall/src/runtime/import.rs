@@ -157,7 +157,7 @@ impl Channel for Shared {
         sink: Sink<'_>,
     ) -> bool {
         let Some(target) = self.0.bound.first() else { return false };
-        if crate::serving::is_serving() || target.link.is_some() || !target.has(procedure.number) {
+        if context::may_inherit() || target.link.is_some() || !target.has(procedure.number) {
             return false;
         }
         if builtin::waits_for_itself(target.export, procedure.number) {
@@ -186,7 +186,7 @@ impl Channel for Shared {
     ) -> Option<(Arc<dyn Arrivals>, CallKey)> {
         let target = self.0.bound.first()?;
         // A call that is made while this thread serves another one inherits its deadline.
-        if crate::serving::is_serving() || target.link.is_some() || !target.has(procedure.number) {
+        if context::may_inherit() || target.link.is_some() || !target.has(procedure.number) {
             return None;
         }
         if self_wait::is_possible() || builtin::waits_for_itself(target.export, procedure.number) {

@@ -323,6 +323,42 @@ fn a_deadline_is_inherited() {
     assert!((1..=1_000_000).contains(&inherited), "{inherited}");
 }
 
+#[farcall::interface]
+trait Front {
+    /// Calls `remaining` of a gate.
+    fn remaining(&self) -> farcall::Result<u64>;
+}
+
+/// Calls a group of one member, as quickly as that is possible.
+struct Caller(farcall::Group<GateClient, farcall::multi::Fixed>);
+
+impl Front for Caller {
+    fn remaining(&self) -> farcall::Result<u64> {
+        let all = self.0.multi().remaining().all();
+        Ok(all.results().map(|(_, left)| *left).next().expect("the gate is there"))
+    }
+}
+
+#[test]
+fn the_quickest_calls_inherit_a_deadline_too() {
+    let s = setting(runtime());
+    let url = s.export.as_ref().unwrap().url();
+    let group = || s.runtime.import_each::<dyn Gate>(&[&url]).unwrap();
+    let near = farcall::stub::local::<dyn Front>(Arc::new(Caller(group())));
+    let time = Duration::from_secs(1000);
+    let timed = near.within(time);
+    assert_eq!(near.remaining().unwrap(), 0);
+    for left in [timed.remaining(), timed.start().remaining().wait()] {
+        assert!((1..=1_000_000).contains(&left.unwrap()));
+    }
+    // So do all calls of a piece of program that has one time; the shorter time counts.
+    let caller = Caller(group());
+    assert_eq!(caller.remaining().unwrap(), 0);
+    let left = s.runtime.within(time, || s.runtime.within(10 * time, || caller.remaining()));
+    assert!((1..=1_000_000).contains(&left.unwrap()));
+    assert_eq!(caller.remaining().unwrap(), 0);
+}
+
 #[test]
 fn a_draining_export_finishes_its_running_calls() {
     let mut s = setting(runtime());
