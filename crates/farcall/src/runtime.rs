@@ -137,6 +137,7 @@ pub(crate) struct Inner {
     balancers: Arc<Balancers>,
     /// Names of hosts that are being resolved.
     resolver: Arc<Resolver>,
+    /// The registry, as those ask it that must not keep the runtime.
     lookups: Arc<Lookups>,
     /// The address of this machine's clerk.
     locator: Mutex<Locator>,
@@ -278,6 +279,7 @@ impl Runtime {
             Some(keys) => Arc::new(keys::SignedNames::new(registry, keys, &env, |env, line| env.say(line))),
             None => registry,
         };
+        let lookups = Arc::new(Lookups::new(&env, &registry));
         Runtime(Arc::new_cyclic(|me| Inner {
             me: me.clone(),
             tasks: Tasks::new(&*env),
@@ -296,7 +298,7 @@ impl Runtime {
             offers: Arc::default(),
             balancers: Arc::default(),
             resolver: Arc::default(),
-            lookups: Arc::default(),
+            lookups,
             locator: Mutex::default(),
             state: Mutex::default(),
         }))

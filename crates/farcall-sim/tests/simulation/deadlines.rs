@@ -2,11 +2,11 @@
 //! mapper, each address, the bind and the result. Time is virtual, so it is compared exactly.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use farcall::driver_mutants::Rule;
-use farcall::memory::{Memory, Rights, Settings};
+use farcall::memory::{Memory, Renewing, Rights, Settings};
 use farcall::{CallFailed, Kind, Ran};
 use farcall_sim::{Process, Sim, check, find, sim};
 
@@ -33,6 +33,9 @@ impl Member for Server {
 /// By how much a caller may notice a deadline late. Nothing of what is simulated takes time, except the
 /// network, which takes at most this long.
 const SLACK: Duration = Duration::from_millis(20);
+
+/// How long an overloaded call, and one of a group, wait for a registry that does not answer.
+const SOON: Duration = Duration::from_millis(50);
 
 /// Starts a server that exports `Member/NAME`.
 fn member(sim: &Sim, name: &str) -> Process {
@@ -174,6 +177,88 @@ fn calls_that_a_silent_registry_holds_up_hold_up_no_others() {
     check(10, |sim| many_tasks_behind_a_silent_registry(sim, None));
     let broken = find(10, |sim| _ = many_tasks_behind_a_silent_registry(sim, Some(Rule::TasksAskAside)));
     broken.expect("a broken rule is noticed");
+}
+
+/// Refuses every call.
+struct Refuses;
+
+impl farcall::intercept::Interceptor for Refuses {
+    fn before(&self, _: &farcall::intercept::Call<'_>) -> Result<(), CallFailed> {
+        Err(CallFailed::new(Kind::Overloaded, Ran::No))
+    }
+}
+
+/// Whether another server exports the name is worth little time to a caller whose server is overloaded.
+#[test]
+fn an_overloaded_call_does_not_wait_for_a_silent_registry() {
+    check(20, |sim| {
+        let _full = sim.server("full", || {
+            let runtime = farcall::Runtime::builder().intercept_serving(Refuses).build()?;
+            runtime.export::<dyn Member>("Member/full", Arc::new(Server))?.wait()
+        });
+        let member = farcall::import::<dyn Member>("Member")?;
+        sim.silence_registry(true);
+        let within = drawn(sim);
+        let timed = member.clone().within(within);
+        let calls: [(&dyn Fn() -> farcall::Result<u64>, Duration); 5] = [
+            (&|| member.add(1), SOON),
+            (&|| member.start().add(1).wait(), SOON),
+            (&|| sim::block_on(member.start().add(1)), SOON),
+            (&|| timed.add(1), SOON.min(within / 4)),
+            (&|| timed.start().add(1).wait(), SOON.min(within / 4)),
+        ];
+        for (call, most) in calls {
+            let begun = sim::now();
+            let why = CallFailed::from(call().expect_err("the server is full"));
+            let took = sim::now() - begun;
+            assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No), "{why}");
+            assert!(took <= most + SLACK, "{took:?} of {most:?}");
+        }
+        let begun = sim::now();
+        let many: Vec<_> = (0..1_000).map(|_| member.start().add(1)).collect();
+        assert!(many.into_iter().all(|call| call.wait().is_err()));
+        assert!(sim::now() - begun <= 10 * SOON, "{:?}", sim::now() - begun);
+        // One that answers is believed.
+        sim.silence_registry(false);
+        sim.sleep(Duration::from_secs(1));
+        let _well = self::member(sim, "well");
+        assert_eq!(member.add(1)?, 2);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// Notes when the runtime that it belongs to has ended.
+struct Ends(Arc<AtomicBool>);
+
+impl farcall::intercept::Interceptor for Ends {}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// A runtime whose group asks a silent registry in the background ends when its last handle does, and gives its
+/// sockets back.
+#[test]
+fn a_registry_that_is_being_asked_does_not_keep_the_runtime() {
+    check(20, |sim| {
+        let _a = member(sim, "a");
+        let ended = Arc::<AtomicBool>::default();
+        let runtime = farcall::Runtime::builder().intercept_calls(Ends(ended.clone())).build()?;
+        let group = runtime.import_all::<dyn Member>("Member")?;
+        sim.silence_registry(true);
+        for _ in 0..2 {
+            assert_eq!(group.multi().look(1).within(4 * SOON).all().results().count(), 1);
+        }
+        drop((group, runtime));
+        sim.sleep(Duration::from_secs(1));
+        assert!(ended.load(Relaxed), "the question lasts for five seconds");
+        // What comes too late for the group is passed over.
+        sim.silence_registry(false);
+        sim.sleep(Duration::from_secs(10));
+        Ok::<(), farcall::Error>(())
+    });
 }
 
 #[test]
@@ -397,6 +482,41 @@ fn a_silent_server_is_waited_for_once_by_started_calls() {
             assert_eq!(why.kind(), Kind::Unreachable, "{why}");
             assert!(took <= patience + patience / 4 + Duration::from_secs(1), "{took:?}: {why}");
         }
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// An import that renews itself makes accesses and imports as often as that helps. One time covers them all.
+#[test]
+fn one_time_covers_an_access_and_the_imports_that_renew_it() {
+    check(40, |sim| {
+        let exporter = sim.server("exporter", serve_words_and_member);
+        let runtime = farcall::Runtime::current()?;
+        let importer = runtime.clone();
+        let words = Renewing::new(move || importer.import_segment_anew("Words", None))?;
+        let load = || words.with(|memory| memory.load(8));
+        assert_eq!(load(), Ok(0));
+        let is_restarted = sim.below(2) == 0;
+        if is_restarted {
+            exporter.crash();
+            exporter.restart();
+            sim.sleep(Duration::from_millis(sim.below(200)));
+        }
+        exporter.pause();
+        for _ in 0..3 {
+            let (within, begun) = (drawn(sim), sim::now());
+            let Err(farcall::Error::CallFailed(why)) = runtime.within(within, load) else {
+                panic!("nobody answers")
+            };
+            let took = sim::now() - begun;
+            assert!(took <= within + SLACK, "{took:?} of {within:?}: {why}");
+            // It may have been stopped before it had its port again.
+            assert!(why.kind() == Kind::Deadline || is_restarted && why.kind() == Kind::Unreachable, "{why}");
+        }
+        exporter.resume();
+        // It takes the place of the clerk that has gone with its former life.
+        sim.sleep(Duration::from_secs(30));
+        assert_eq!(load(), Ok(0));
         Ok::<(), farcall::Error>(())
     });
 }

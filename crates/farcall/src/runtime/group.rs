@@ -12,8 +12,7 @@ use farcall_names::{Address, Entry, Label, Name, Owner};
 
 use super::bind::{Target, parse};
 use super::import::{Importer, binding, binding_to, channel_of, importer_to};
-use super::lookup::{Found, Wanted};
-use super::tasks::Tasks;
+use super::lookup::{Found, Lookups, Wanted};
 use super::{Inner, Runtime};
 use crate::balance::ShowMembers;
 use crate::env::{Env, Time, breaks};
@@ -172,6 +171,21 @@ struct Known {
     subset: Option<((usize, u64), Members)>,
 }
 
+/// What a version of the registry means for what is known.
+enum Look {
+    /// These are its entries.
+    Known(Arc<[Entry]>),
+    Read(Reading),
+}
+
+/// Entries that are being read from the registry.
+struct Reading {
+    version: u64,
+    /// Whether they are read because those that are known may be wrong.
+    is_doubtful: bool,
+    wanted: Wanted,
+}
+
 struct BoundMember {
     member: Member,
     importer: Arc<Importer>,
@@ -320,68 +334,87 @@ impl Follower {
         known.entries.clone()
     }
 
-    /// Asks the registry in the background, so that no call waits for it while it is slow.
+    /// Asks the registry in the background, so that no call waits for it while it is slow. The runtime may end
+    /// meanwhile.
     #[cold]
     fn ask_in_background(&self) {
-        struct Asks(Arc<Follower>);
+        struct Asks(Weak<Follower>);
         impl Drop for Asks {
             fn drop(&mut self) {
-                self.0.asks.store(false, Relaxed);
+                if let Some(follower) = self.0.upgrade() {
+                    follower.asks.store(false, Relaxed);
+                }
             }
         }
         if self.asks.swap(true, Relaxed) {
             return;
         }
-        let me = self.me.clone();
-        let steps = async move {
-            let Some(asks) = me.upgrade().map(Asks) else { return };
-            let inner = &asks.0.inner;
-            let by = inner.env.now() + BACKGROUND_PATIENCE;
-            let _ = Tasks::run_blocking(inner, || asks.0.follow(Some(by)));
+        let asks = Asks(self.me.clone());
+        let by = self.inner.env.now() + BACKGROUND_PATIENCE;
+        let work = move |lookups: &Lookups| {
+            let Ok(version) = lookups.ask(&Wanted::Version, Some(by)) else { return };
+            let Some(look) = asks.0.upgrade().map(|follower| follower.look_at(version)) else { return };
+            let Look::Read(reading) = look else { return };
+            let found = lookups.ask(&reading.wanted, Some(by));
+            let Some(follower) = asks.0.upgrade() else { return };
+            let _ = follower.take(reading, found);
         };
-        if Tasks::spawn(&self.inner, None, Box::pin(steps)).is_err() {
-            self.asks.store(false, Relaxed);
-        }
+        // If there is no thread, the next call tries again: the work is dropped.
+        let _ = self.inner.lookups.ask_in_background(self.inner.random(), work);
     }
 
     /// Returns the entries that the registry has now. Waits until the deadline at most.
     fn follow(&self, deadline: Option<Time>) -> Result<Arc<[Entry]>, CallFailed> {
-        let entries = self.ask(deadline)?;
-        if self.is_slow.load(Relaxed) {
-            self.is_slow.store(false, Relaxed);
+        let lookups = &self.inner.lookups;
+        match self.look_at(lookups.ask(&Wanted::Version, deadline)?) {
+            Look::Known(entries) => Ok(entries),
+            Look::Read(reading) => {
+                let found = lookups.ask(&reading.wanted, deadline);
+                self.take(reading, found)
+            }
         }
-        Ok(entries)
     }
 
-    fn ask(&self, deadline: Option<Time>) -> Result<Arc<[Entry]>, CallFailed> {
-        let Found::Version(version) = self.inner.ask_registry(&Wanted::Version, deadline)? else {
-            return Ok(Arc::default());
-        };
-        let is_doubtful = {
-            let known = lock(&self.known);
-            if known.version == Some(version) && !known.is_doubtful {
-                return Ok(known.entries.clone());
-            }
-            known.is_doubtful
-        };
+    /// Returns whether the entries must be read at this version of the registry.
+    fn look_at(&self, version: Found) -> Look {
+        let Found::Version(version) = version else { return Look::Known(Arc::default()) };
+        let known = lock(&self.known);
+        let is_doubtful = known.is_doubtful;
+        if known.version == Some(version) && !is_doubtful {
+            self.note_answer();
+            return Look::Known(known.entries.clone());
+        }
         let wanted = if is_doubtful { Wanted::InstancesNow } else { Wanted::Instances };
-        let entries = self.inner.ask_registry(&wanted(self.type_name.clone()), deadline);
+        Look::Read(Reading { version, is_doubtful, wanted: wanted(self.type_name.clone()) })
+    }
+
+    /// Notes which entries the registry has, and returns them.
+    fn take(&self, reading: Reading, found: Result<Found, CallFailed>) -> Result<Arc<[Entry]>, CallFailed> {
+        let Reading { version, is_doubtful, .. } = reading;
         let now = self.inner.env.now();
         let mut known = lock(&self.known);
-        match entries {
+        match found {
             // None of the entries counts any more, so the group has no members.
             Err(why) if known.version.is_some() && is_not_genuine(&why) => {
                 *known = Known { version: Some(version), ..Known::default() };
             }
-            entries => {
-                let entries = entries?.into_entries().into();
+            found => {
+                let entries = found?.into_entries().into();
                 // A member may have left while this question was on its way.
                 let (is_doubtful, has_waited) = (known.is_doubtful && !is_doubtful, known.has_waited);
                 known.note(version, entries, now);
                 (known.is_doubtful, known.has_waited) = (is_doubtful, has_waited);
             }
         }
+        self.note_answer();
         Ok(known.entries.clone())
+    }
+
+    /// Notes that the registry has answered in time.
+    fn note_answer(&self) {
+        if self.is_slow.load(Relaxed) {
+            self.is_slow.store(false, Relaxed);
+        }
     }
 
     /// Returns the members for these entries. Known members stay as they are. The others are bound, all at

@@ -15,6 +15,7 @@ use farcall_proto::{Failure, Spares, Time};
 
 use super::bind::{Candidate, Target, parse};
 use super::exchanging::{ExchangingCall, OpenImported};
+use super::lookup::{Found, Wanted};
 use super::restarts::Restarts;
 use super::silence::Silence;
 use super::tasks::{TaskLoad, Tasks};
@@ -32,6 +33,10 @@ use crate::stub::{
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock, self_wait};
+
+/// How long an overloaded call waits for the registry to say whether there is another server. A call with a
+/// deadline waits no longer than a quarter of its time: a registry that is silent must cost calls little.
+const OTHERS_PATIENCE: Duration = Duration::from_millis(50);
 
 /// An attempt to bind, for those that wait for it.
 type Attempt = Arc<Question<Arc<Target>>>;
@@ -556,8 +561,12 @@ impl Importer {
 
     /// Returns whether the registry knows an instance of the type at another address.
     fn has_other(&self, address: SocketAddr, deadline: Option<Time>) -> bool {
-        let Name::Type(_) = &self.name else { return false };
-        let entries = self.inner.entries(&self.name, false, deadline).unwrap_or_default();
+        let Name::Type(type_name) = &self.name else { return false };
+        let now = self.inner.env.now();
+        let left = deadline.map_or(OTHERS_PATIENCE, |deadline| deadline.since(now) / 4);
+        let by = now + left.min(OTHERS_PATIENCE);
+        let found = self.inner.lookups.ask_briefly(&Wanted::Instances(type_name.clone()), by);
+        let entries = found.map(Found::into_entries).unwrap_or_default();
         entries.iter().any(|entry| entry.sockets().all(|other| other != address))
     }
 }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use farcall_core::broken::Rule;
@@ -14,7 +15,7 @@ use farcall_names::{Entry, Label, Name, Registry};
 
 use super::tasks::Tasks;
 use super::{Inner, registry_failed};
-use crate::env::{Time, breaks};
+use crate::env::{Env, Time, breaks};
 use crate::question::{Answer, Asides, Question};
 use crate::{CallFailed, Kind, Ran};
 
@@ -43,15 +44,28 @@ pub(super) enum Found {
     Version(u64),
 }
 
-/// The questions that threads of their own ask.
-pub(super) type Lookups = Asides<Asked, Found>;
+/// The registry of a runtime, for those that ask it. It does not keep the runtime.
+pub(super) struct Lookups {
+    env: Arc<dyn Env>,
+    registry: Arc<dyn Registry>,
+    /// The questions that threads of their own ask.
+    aside: Arc<Asides<Asked, Found>>,
+    /// Work that asks the registry in the background, by numbers.
+    background: Arc<Asides<u64, ()>>,
+    /// When the registry did not answer a [brief](Lookups::ask_briefly) question in time, in nanoseconds; 0
+    /// if it did not last.
+    silent_at: AtomicU64,
+}
+
+/// After a brief question without an answer, none is asked for this long.
+const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Returns the entries of a type or of an instance, with `anew` not from a copy that may be behind the
     /// registry. Blocks until the deadline at most.
     pub(super) fn entries(&self, name: &Name, anew: bool, deadline: Option<Time>) -> Answer<Vec<Entry>> {
         self.names()?;
-        Ok(self.ask_registry(&Wanted::of(name, anew)?, deadline)?.into_entries())
+        Ok(self.lookups.ask(&Wanted::of(name, anew)?, deadline)?.into_entries())
     }
 
     /// Returns the entries of a type or of an instance, on behalf of a task. Gives up when `over` returns an
@@ -69,14 +83,36 @@ impl Inner {
         }
         Tasks::run_blocking(self, || self.names().map(drop))?;
         let asker = if anew { self.random() } else { 0 };
-        Ok(self.lookup(Asked { wanted, asker })?.wait(over).await?.into_entries())
+        Ok(self.lookups.ask_aside(Asked { wanted, asker })?.wait(over).await?.into_entries())
+    }
+}
+
+impl Lookups {
+    pub(super) fn new(env: &Arc<dyn Env>, registry: &Arc<dyn Registry>) -> Lookups {
+        let (aside, background) = Default::default();
+        let silent_at = AtomicU64::new(0);
+        Lookups { env: env.clone(), registry: registry.clone(), aside, background, silent_at }
+    }
+
+    /// Asks the registry on behalf of somebody who can do without the answer. Blocks until the deadline at
+    /// most, and not at all if the registry has just been found silent.
+    pub(super) fn ask_briefly(&self, wanted: &Wanted, deadline: Time) -> Option<Found> {
+        let silent_at = self.silent_at.load(Relaxed);
+        if silent_at != 0 && self.env.now() < Time::from_nanos(silent_at) + BRIEF_PAUSE {
+            return None;
+        }
+        let found = self.ask(wanted, Some(deadline));
+        let now = self.env.now();
+        let is_silent = found.is_err() && now >= deadline;
+        self.silent_at.store(if is_silent { now.as_nanos() } else { 0 }, Relaxed);
+        found.ok()
     }
 
     /// Asks the registry. Blocks until the deadline at most.
     ///
     /// # Errors
     /// The registry's, or [`Kind::Deadline`] if it has not answered in time.
-    pub(super) fn ask_registry(&self, wanted: &Wanted, deadline: Option<Time>) -> Answer<Found> {
+    pub(super) fn ask(&self, wanted: &Wanted, deadline: Option<Time>) -> Answer<Found> {
         let Some(deadline) = deadline else {
             return wanted.ask(&*self.registry, None).map_err(registry_failed);
         };
@@ -92,16 +128,34 @@ impl Inner {
             });
         }
         crate::client::may_wait(&self.env)?;
-        self.lookup(Asked { wanted: wanted.clone(), asker: 0 })?
+        self.ask_aside(Asked { wanted: wanted.clone(), asker: 0 })?
             .wait_until(&*self.env, deadline)
             .unwrap_or_else(|| Err(late(wanted)))
     }
 
     /// Returns the question to the registry that is under way, or starts one.
-    fn lookup(&self, asked: Asked) -> Answer<Arc<Question<Found>>> {
+    fn ask_aside(&self, asked: Asked) -> Answer<Arc<Question<Found>>> {
         let (registry, wanted) = (self.registry.clone(), asked.wanted.clone());
         let answer = move || wanted.ask(&*registry, None).map_err(registry_failed);
-        self.lookups.ask(&self.env, &asked, None, answer)
+        self.aside.ask(&self.env, &asked, None, answer)
+    }
+
+    /// Runs `work`, which asks the registry, in a thread of its own. Neither keeps the runtime, which may end
+    /// meanwhile with its sockets.
+    ///
+    /// # Errors
+    /// When there is no thread and none can be started.
+    pub(super) fn ask_in_background(
+        self: &Arc<Self>,
+        number: u64,
+        work: impl FnOnce(&Lookups) + Send + 'static,
+    ) -> Answer<()> {
+        let lookups = self.clone();
+        let work = move || {
+            work(&lookups);
+            Ok(())
+        };
+        self.background.ask(&self.env, &number, None, work).map(drop)
     }
 }
 
