@@ -188,3 +188,40 @@ fn a_member_that_has_died_is_not_kept_and_one_that_is_well_only_for_a_while() {
         replicas[1].drain();
     });
 }
+
+/// A server is started again, and the registry loses its entries before anybody has called it.
+#[test]
+fn a_server_that_was_started_again_just_before_is_found() {
+    check(20, |sim| {
+        let replicas = start(sim, 1 + sim.below(2));
+        let group = import();
+        let stub = match sim.below(2) {
+            0 => group.balanced(),
+            _ => group.balancer().round_robin(),
+        };
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        for replica in &replicas {
+            replica.drain();
+            replica.restart();
+            sim.sleep(Duration::from_millis(200));
+        }
+        // The client learns of them, but does not call them.
+        assert_eq!(group.len(), replicas.len());
+        sim.lose_names();
+        match sim.below(3) {
+            0 => assert_eq!(stub.add(1), Ok(1)),
+            1 => assert_eq!(stub.start().add(1).wait(), Ok(1)),
+            _ => {
+                let all = group.multi().add(1).all();
+                assert_eq!(all.results().count(), replicas.len(), "{all:?}");
+            }
+        }
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        // One that is gone is asked once, and briefly.
+        for replica in &replicas {
+            replica.process.crash();
+        }
+        let failed: Vec<_> = (0..40).filter_map(|number| stub.add(number).err()).collect();
+        assert!(failed.len() > 30, "{failed:?}");
+    });
+}

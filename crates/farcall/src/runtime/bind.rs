@@ -106,7 +106,7 @@ impl Candidate {
         addresses.iter().map(|&address| Candidate { address, name: full_name(type_name, instance) }).collect()
     }
 
-    fn of_entries(entries: &[Entry]) -> Vec<Candidate> {
+    pub(super) fn of_entries(entries: &[Entry]) -> Vec<Candidate> {
         let sockets = |entry| {
             let with = move |socket| (entry, socket);
             Entry::sockets_from_here(entry).into_iter().map(with)
@@ -161,7 +161,7 @@ impl Inner {
     }
 
     /// Binds a name to one of the candidates, as [`Inner::bind`] does.
-    fn bind_to(
+    pub(super) fn bind_to(
         &self,
         name: &Name,
         interface: &idl::Interface,

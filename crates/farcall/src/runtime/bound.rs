@@ -26,6 +26,8 @@ struct State {
     /// The number of places that have been filled.
     used: usize,
     target: Option<Arc<Target>>,
+    /// The export that was bound last, or that was asked for and not found.
+    met: Option<u64>,
 }
 
 impl Binding {
@@ -48,6 +50,7 @@ impl Binding {
             return target.clone();
         }
         state.target = Some(target.clone());
+        state.met = Some(target.export);
         if let Some(place) = self.places.get(state.used) {
             state.used += 1;
             // Only this line fills places, each of them once.
@@ -55,6 +58,16 @@ impl Binding {
             self.current.store(state.used, Ordering::Release);
         }
         target
+    }
+
+    /// Returns whether an export was bound last, or was asked for in vain.
+    pub(super) fn has_met(&self, export: u64) -> bool {
+        lock(&self.state).met == Some(export)
+    }
+
+    /// Notes that an export was asked for in vain.
+    pub(super) fn note_met(&self, export: u64) {
+        lock(&self.state).met = Some(export);
     }
 
     /// Forgets a binding that broke.

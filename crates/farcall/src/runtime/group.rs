@@ -202,7 +202,7 @@ impl Known {
     fn note(&mut self, version: u64, entries: Arc<[Entry]>, now: Time) {
         let names: HashSet<String> = entries.iter().map(Entry::name).collect();
         let Known { entries: former, mut unlisted, mut bound, .. } = std::mem::take(self);
-        let is_usable = |name: &str| bound.get(name).is_some_and(|it| it.importer.is_bound());
+        let is_usable = |name: &str| bound.get(name).is_some_and(|it| it.importer.is_usable());
         unlisted.retain(|name, it| {
             !names.contains(name) && now.since(it.since) < UNLISTED_KEPT_FOR && is_usable(name)
         });
@@ -217,14 +217,14 @@ impl Known {
     }
 
     /// Returns the entries of members that the registry listed until lately and that still take calls: their
-    /// bindings stand, and they are not silent.
+    /// bindings stand, or they have started just before and nobody has called them, and they are not silent.
     fn still_taking_calls(&self, now: Time) -> Arc<[Entry]> {
         let takes_calls = |(name, unlisted): &(&String, &Unlisted)| {
             now.since(unlisted.since) < UNLISTED_KEPT_FOR
                 && self
                     .bound
                     .get(*name)
-                    .is_some_and(|it| it.importer.is_bound() && it.importer.known_silence().is_none())
+                    .is_some_and(|it| it.importer.is_usable() && it.importer.known_silence().is_none())
         };
         self.unlisted.iter().filter(takes_calls).map(|(_, unlisted)| unlisted.entry.clone()).collect()
     }
@@ -434,6 +434,7 @@ impl Follower {
                     joining.push(Joiner { importer: importer.clone(), asked });
                     BoundMember { member: Member::new(name, channel_of(&importer)), importer }
                 });
+                bound.importer.note_listed(entry);
                 members.push(bound.member.clone().on_this_machine(is_near(entry, &here)));
             }
         }

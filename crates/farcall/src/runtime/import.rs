@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_names::Name;
+use farcall_names::{Entry, Name};
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
@@ -67,6 +67,8 @@ pub(super) struct Importer {
     /// none has passed.
     silent_at: AtomicU64,
     pub(super) silence: OnceLock<Box<Silence>>,
+    /// The server as the registry listed it last, if this is a member of a group that follows the registry.
+    listed: Mutex<Option<Entry>>,
 }
 
 pub(super) fn import<T: ?Sized + Interface>(
@@ -112,7 +114,7 @@ pub(super) fn importer_to(
 ) -> Arc<Importer> {
     let (bound, restarts, attempt) = (bound::Binding::default(), Restarts::default(), Mutex::default());
     let (inner, load, silent_at) = (inner.clone(), OnceLock::new(), AtomicU64::new(0));
-    let silence = OnceLock::new();
+    let (silence, listed) = (OnceLock::new(), Mutex::default());
     Arc::new_cyclic(|me| Importer {
         inner,
         me: me.clone(),
@@ -124,6 +126,7 @@ pub(super) fn importer_to(
         attempt,
         silent_at,
         silence,
+        listed,
     })
 }
 
@@ -430,6 +433,7 @@ impl Importer {
         }
         self.restarts.check()?;
         let target = self.inner.bind(&self.name, &self.interface, again, deadline);
+        let target = target.or_else(|why| self.bind_unlisted(why, deadline));
         let target = target.inspect_err(|why| self.suspect(why.kind()))?;
         self.restarts.admit(&target)?;
         // Several threads may bind at the same time. All of them use the first binding.
@@ -451,7 +455,11 @@ impl Importer {
         }
         self.restarts.check()?;
         let avoid = again.avoid();
-        let mut candidates = self.inner.candidates_later(&self.name, (avoid, false), deadline, &over).await?;
+        let mut candidates =
+            match self.inner.candidates_later(&self.name, (avoid, false), deadline, &over).await {
+                Err(why) => return self.bind_unlisted_later(why, deadline, over).await,
+                Ok(candidates) => candidates,
+            };
         let mut is_brief = bind::asks_silent_ones(again, &candidates);
         let mut moves = 0;
         loop {
@@ -525,9 +533,67 @@ impl Importer {
         }
     }
 
-    /// Returns whether there is a binding, and the server has not said that it takes no more calls.
-    pub(super) fn is_bound(&self) -> bool {
+    /// Notes the server as the registry lists it.
+    pub(super) fn note_listed(&self, entry: &Entry) {
+        *lock(&self.listed) = Some(entry.clone());
+    }
+
+    /// Returns whether there is a binding, and the server has not said that it takes no more calls; or the
+    /// registry has listed a server to which nobody has tried to bind so far.
+    pub(super) fn is_usable(&self) -> bool {
+        let is_unmet = |entry: &Entry| !self.bound.has_met(entry.export);
         self.bound.get().is_some_and(|target| !target.is_drained())
+            || lock(&self.listed).as_ref().is_some_and(is_unmet)
+    }
+
+    /// Returns the server as the registry listed it last, if nobody has tried to bind to it so far: it was
+    /// started just before.
+    fn unmet(&self) -> Option<Entry> {
+        lock(&self.listed).clone().filter(|entry| !self.bound.has_met(entry.export))
+    }
+
+    /// Binds to a server that the registry listed until it lost all its entries. `why` is why the name was
+    /// not bound.
+    #[cold]
+    fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
+        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.unmet()) else { return Err(why) };
+        let all = Name::Type(entry.type_name.clone());
+        if self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty()) {
+            return Err(why);
+        }
+        let (export, briefly) = (entry.export, self.inner.env.now() + bind::SILENT_SERVER_TIME);
+        let by = deadline.map_or(briefly, |deadline| deadline.min(briefly));
+        let candidates = Candidate::of_entries(&[entry]);
+        self.inner.bind_to(&self.name, &self.interface, candidates, Some(by)).map_err(|_| {
+            if by == briefly {
+                self.bound.note_met(export);
+            }
+            why
+        })
+    }
+
+    /// Binds as [`Importer::bind_unlisted`] does, for a task.
+    #[cold]
+    async fn bind_unlisted_later(
+        self: &Arc<Self>,
+        why: CallFailed,
+        deadline: Option<Time>,
+        over: impl Fn() -> Result<(), CallFailed>,
+    ) -> Result<Arc<Target>, CallFailed> {
+        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.unmet()) else { return Err(why) };
+        let all = Name::Type(entry.type_name.clone());
+        let listed = self.inner.entries_later(&all, false, deadline, &over).await;
+        if listed.is_ok_and(|entries| !entries.is_empty()) {
+            return Err(why);
+        }
+        let export = entry.export;
+        let bound = self.ask(Candidate::of_entries(&[entry]), true)?.wait(&over).await;
+        bound.map_err(|_| {
+            if over().is_ok() {
+                self.bound.note_met(export);
+            }
+            why
+        })
     }
 
     /// Decides after a failed attempt whether to attempt the call again. Drops the binding if the failure
@@ -559,7 +625,7 @@ impl Importer {
         Ok(())
     }
 
-    /// Returns whether the registry knows an instance of the type at another address.
+    /// Returns whether the registry knows an instance of the type at another address, and says so soon.
     fn has_other(&self, address: SocketAddr, deadline: Option<Time>) -> bool {
         let Name::Type(type_name) = &self.name else { return false };
         let now = self.inner.env.now();
