@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use farcall::System;
 use farcall::env::Time;
-use farcall::host::Host;
+use farcall::host::{Host, Network};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::fate::{Lasting, PeerFate};
@@ -40,7 +40,7 @@ use table::{Answer, Table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The most bytes that all kept replies together can take; 4 MiB by default. When there are more, the
-    /// host with most bytes loses its oldest replies.
+    /// host with most bytes, of the network with most bytes, loses its oldest replies.
     pub bytes: usize,
     /// The longest time that a reply is kept; two minutes by default.
     pub time: Duration,

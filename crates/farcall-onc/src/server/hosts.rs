@@ -1,5 +1,5 @@
-//! Counts what the server holds for each host: connections, bytes, and calls under way. When there are too
-//! many, the host with most is the first to lose some.
+//! Counts what the server holds for each host: connections, bytes, and calls under way, which are also counted
+//! for each network. When there are too many, whoever has most is the first to lose some.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::peer::Peer;
 /// The hosts that have connections, and what is held for all of them.
 #[derive(Debug)]
 pub(super) struct Hosts {
-    known: Mutex<HashMap<Host, Arc<Holdings>>>,
+    known: Mutex<Known>,
     bytes: AtomicUsize,
     budget: usize,
     /// How many calls of all hosts are under way. It may be below zero for a moment, when a call's end is
@@ -24,12 +24,27 @@ pub(super) struct Hosts {
     running: AtomicIsize,
 }
 
+#[derive(Debug, Default)]
+struct Known {
+    hosts: HashMap<Host, Arc<Holdings>>,
+    networks: HashMap<Network, Arc<NetworkCalls>>,
+}
+
+/// The calls of a network.
+#[derive(Debug, Default)]
+struct NetworkCalls {
+    /// How many calls are under way. It may be below zero for a moment, as that of a host.
+    running: AtomicIsize,
+    /// How many hosts of the network are known.
+    hosts: AtomicUsize,
+}
+
 /// What is held for a host.
 #[derive(Debug)]
 pub(super) struct Holdings {
     host: Host,
+    network: Arc<NetworkCalls>,
     connections: AtomicUsize,
-    bytes: AtomicUsize,
     /// How many calls of the host are under way. It may be below zero for a moment, when a call's end is
     /// counted before its beginning.
     running: AtomicIsize,
@@ -45,6 +60,11 @@ pub(super) struct Account {
 
 /// A connection that holds at most this many bytes is not closed to free memory.
 pub(super) const PROTECTED_BYTES: usize = 16 << 10;
+
+/// A network can have this many calls under way for each further one that there is room for. So the hosts of a
+/// single network get at most eight ninths.
+const NETWORK_SHARE: isize = 8;
+
 impl Hosts {
     /// Makes an empty table, for at most `budget` bytes.
     pub(super) fn new(budget: usize) -> Arc<Hosts> {
@@ -61,7 +81,7 @@ impl Hosts {
         let host = peer.host();
         let held = {
             let mut known = self.lock();
-            let held = known.entry(host).or_insert_with(|| Arc::new(Holdings::new(host))).clone();
+            let held = known.enter(host);
             held.connections.fetch_add(1, Ordering::Relaxed);
             held
         };
@@ -70,13 +90,13 @@ impl Hosts {
 
     /// Returns how many connections a peer's host has.
     pub(super) fn connections_of(&self, peer: &Peer) -> usize {
-        self.lock().get(&peer.host()).map_or(0, |held| held.connections())
+        self.lock().hosts.get(&peer.host()).map_or(0, |held| held.connections())
     }
 
     /// Returns how many connections each network has.
     pub(super) fn connections_of_networks(&self) -> HashMap<Network, usize> {
         let mut networks = HashMap::new();
-        for (host, held) in self.lock().iter() {
+        for (host, held) in &self.lock().hosts {
             *networks.entry(host.network()).or_default() += held.connections();
         }
         networks
@@ -97,15 +117,35 @@ impl Hosts {
         self.budget
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Host, Arc<Holdings>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Known {
+    /// Returns what is held for a host.
+    fn enter(&mut self, host: Host) -> Arc<Holdings> {
+        let Known { hosts, networks } = self;
+        let new = || {
+            let network = networks.entry(host.network()).or_default().clone();
+            network.hosts.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Holdings::new(host, network))
+        };
+        hosts.entry(host).or_insert_with(new).clone()
+    }
+
+    fn remove(&mut self, host: Host) {
+        let Some(held) = self.hosts.remove(&host) else { return };
+        if held.network.hosts.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.networks.remove(&host.network());
+        }
+    }
+}
+
 impl Holdings {
-    fn new(host: Host) -> Holdings {
-        let [connections, bytes] = [(); 2].map(|()| AtomicUsize::new(0));
-        Holdings { host, connections, bytes, running: AtomicIsize::new(0) }
+    fn new(host: Host, network: Arc<NetworkCalls>) -> Holdings {
+        let (connections, running) = (AtomicUsize::new(0), AtomicIsize::new(0));
+        Holdings { host, network, connections, running }
     }
 
     pub(super) fn host(&self) -> Host {
@@ -114,10 +154,6 @@ impl Holdings {
 
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -134,13 +170,12 @@ impl Account {
     /// Counts `bytes` more as held. Returns whether all hosts together hold too many.
     pub(super) fn add(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.host.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.hosts.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.hosts.budget
     }
 
     /// Counts `bytes` fewer as held.
     pub(super) fn subtract(&self, bytes: usize) {
-        for held in [&self.bytes, &self.host.bytes, &self.hosts.bytes] {
+        for held in [&self.bytes, &self.hosts.bytes] {
             held.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
@@ -149,24 +184,30 @@ impl Account {
     /// serves does not count, nor does a call that waits for another machine.
     pub(super) fn begin(&self) {
         self.host.running.fetch_add(1, Ordering::SeqCst);
+        self.host.network.running.fetch_add(1, Ordering::SeqCst);
         self.hosts.running.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Undoes one [`Account::begin`]: one call fewer of the connection is under way.
     pub(super) fn end(&self) {
         self.host.running.fetch_sub(1, Ordering::SeqCst);
+        self.host.network.running.fetch_sub(1, Ordering::SeqCst);
         self.hosts.running.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Returns whether the host can have one more call under way, if all hosts together can have `most`. Each
-    /// host can always have one call. A single host can have four fifths of `most`; the rest is left for
-    /// other hosts.
+    /// network can always have one call, and so can each host of a network that is within its share. A single
+    /// host can have four fifths of `most`, and the hosts of a single network eight ninths; the rest is left
+    /// for others.
     #[inline]
     pub(super) fn may_run(&self, most: usize) -> bool {
-        let running = self.host.running.load(Ordering::SeqCst);
+        let running = |of: &AtomicIsize| of.load(Ordering::SeqCst);
         let most = isize::try_from(most).unwrap_or(isize::MAX);
-        let left = most.saturating_sub(self.hosts.running.load(Ordering::SeqCst));
-        running <= 0 || running < (HOST_SHARE as isize).saturating_mul(left)
+        let left = most.saturating_sub(running(&self.hosts.running));
+        let (of_network, of_host) = (running(&self.host.network.running), running(&self.host.running));
+        let is_network_within = of_network < NETWORK_SHARE.saturating_mul(left);
+        let is_host_within = of_host <= 0 || of_host < (HOST_SHARE as isize).saturating_mul(left);
+        of_network <= 0 || is_network_within && is_host_within
     }
 }
 
@@ -175,7 +216,7 @@ impl Drop for Account {
         self.subtract(self.bytes());
         let mut known = self.hosts.lock();
         if self.host.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
-            known.remove(&self.host.host);
+            known.remove(self.host.host);
         }
     }
 }
@@ -197,14 +238,15 @@ mod tests {
         let hosts = Hosts::new(100);
         let (a, b) = (hosts.open(&peer("10.0.0.7:1")), hosts.open(&peer("10.0.0.7:2")));
         assert!(!a.add(60) && b.add(60));
-        assert_eq!(
-            (hosts.excess(), b.host().bytes(), hosts.connections_of(&peer("10.0.0.7:3"))),
-            (20, 120, 2)
-        );
+        assert_eq!((hosts.excess(), hosts.connections_of(&peer("10.0.0.7:3"))), (20, 2));
         drop(b);
-        assert_eq!((hosts.excess(), a.host().bytes(), a.bytes()), (0, 60, 60));
+        assert_eq!((hosts.excess(), hosts.bytes(), a.bytes()), (0, 60, 60));
         drop(a);
-        assert!(hosts.lock().is_empty() && hosts.bytes.load(Ordering::Relaxed) == 0);
+        assert!(
+            hosts.lock().hosts.is_empty()
+                && hosts.lock().networks.is_empty()
+                && hosts.bytes.load(Ordering::Relaxed) == 0
+        );
     }
 
     #[test]
@@ -218,8 +260,8 @@ mod tests {
         };
         let (a, b, c) = (
             hosts.open(&peer("10.0.0.7:1")),
-            hosts.open(&peer("10.0.0.8:1")),
-            hosts.open(&peer("10.0.0.9:1")),
+            hosts.open(&peer("10.1.0.8:1")),
+            hosts.open(&peer("10.2.0.9:1")),
         );
         assert_eq!((run(&a, 64), run(&b, 64), run(&c, 64)), (52, 10, 2));
         (0..52).for_each(|_| a.end());
@@ -232,5 +274,22 @@ mod tests {
                 "a single host may run calls on all of {workers} workers"
             );
         }
+    }
+
+    #[test]
+    fn the_hosts_of_one_network_leave_room_for_the_calls_of_another() {
+        let hosts = Hosts::new(100);
+        let run = |address: &str| {
+            let account = hosts.open(&peer(address));
+            let may = account.may_run(64);
+            (0..usize::from(may)).for_each(|_| account.begin());
+            (may, account)
+        };
+        let many: Vec<_> = (0..200).map(|host| run(&format!("10.0.1.{host}:1"))).collect();
+        assert_eq!(many.iter().filter(|(may, _)| *may).count(), 57);
+        let others: Vec<_> = (0..5).map(|host| run(&format!("10.1.0.{host}:1"))).collect();
+        assert!(others.iter().all(|(may, _)| *may));
+        many.iter().filter(|(may, _)| *may).for_each(|(_, account)| account.end());
+        assert!(run("10.0.2.1:1").0);
     }
 }

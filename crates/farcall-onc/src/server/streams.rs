@@ -13,8 +13,9 @@ use farcall::env::{
     Accepted, Condition, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection,
 };
 use farcall::eviction::{self, Candidate, MIN_SILENCE};
+use farcall::host::{Host, Network};
 
-use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
+use super::hosts::{Hosts, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
 use super::pool::{ReceivePoint, ServingThread, Workers};
 use super::programs::Programs;
@@ -223,8 +224,8 @@ impl Streams {
     }
 
     /// Frees bytes if all connections together hold too many. First frees the memory that connections do not
-    /// need. Then closes connections until an eighth of the budget is free: each time, of the host that holds
-    /// most bytes, the connection that has been silent longest.
+    /// need. Then closes connections until an eighth of the budget is free: each time, of the network that
+    /// holds most bytes, and of its host that does, the connection that has been silent longest.
     #[cold]
     pub(super) fn free_bytes(&self) {
         // One thread frees bytes at a time. Other threads that come here wait, and read nothing more until
@@ -246,27 +247,34 @@ impl Streams {
         let large = all.iter().map(|connection| (connection, connection.account().bytes()));
         let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > PROTECTED_BYTES).collect();
         large.sort_by_cached_key(|(connection, _)| connection.silent(now));
-        let mut hosts: HashMap<*const Holdings, usize> = HashMap::new();
-        for (connection, _) in &large {
-            let host = connection.account().host();
-            hosts.insert(Arc::as_ptr(host), host.bytes());
+        // What each network holds, and each of its hosts.
+        let mut networks: HashMap<Network, (usize, HashMap<Host, usize>)> = HashMap::new();
+        for connection in &all {
+            let (host, bytes) = (connection.account().host().host(), connection.account().bytes());
+            let (held, hosts) = networks.entry(host.network()).or_default();
+            *held += bytes;
+            *hosts.entry(host).or_default() += bytes;
         }
         while left > 0 && !large.is_empty() {
-            let Some(heaviest) = hosts.iter().max_by_key(|(_, bytes)| **bytes).map(|(host, _)| *host) else {
-                return;
+            let heaviest = networks.iter_mut().max_by_key(|(_, (held, _))| *held);
+            let Some((network, (held, hosts))) = heaviest else { return };
+            let Some(host) = hosts.iter().max_by_key(|(_, bytes)| **bytes).map(|(host, _)| *host) else {
+                let network = *network;
+                networks.remove(&network);
+                continue;
             };
-            let is_its = |(connection, _): &(&Arc<Connection>, usize)| {
-                Arc::as_ptr(connection.account().host()) == heaviest
-            };
+            let is_its =
+                |(connection, _): &(&Arc<Connection>, usize)| connection.account().host().host() == host;
             let Some(place) = large.iter().rposition(is_its) else {
-                hosts.remove(&heaviest);
+                hosts.remove(&host);
                 continue;
             };
             let (connection, bytes) = large.remove(place);
             connection.close();
             connection.forget_replies();
             left = left.saturating_sub(bytes);
-            hosts.entry(heaviest).and_modify(|held| *held = held.saturating_sub(bytes));
+            *held = held.saturating_sub(bytes);
+            hosts.entry(host).and_modify(|held| *held = held.saturating_sub(bytes));
         }
     }
 

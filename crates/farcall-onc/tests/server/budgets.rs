@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 
 use farcall_onc::Server;
 use farcall_onc::wire::auth::OpaqueAuth;
@@ -58,6 +59,32 @@ fn records_that_never_end_cost_the_connections_of_their_host_and_nobody_else() {
     honest.0.write_all(rest).unwrap();
     assert_eq!(success(&honest.receive()), (7, vec![]));
     drop(attackers);
+}
+
+#[test]
+fn records_that_never_end_of_many_hosts_cost_the_connections_of_their_network_and_no_other() {
+    let Some(own) = own_address() else { return };
+    let builder = Server::builder().program::<dyn Calc>(Arc::new(Calculator::default()));
+    let limits = Limits { record: MIB, ..Limits::default() };
+    let builder = builder.records(limits).memory(BUDGET).workers(THREADS);
+    let server = builder.address("0.0.0.0:0".parse().unwrap()).start().unwrap();
+    let port = server.tcp().unwrap().port();
+    let whole = record(&call_as(7, 0, OpaqueAuth::NONE, &vec![0; MIB - 40]));
+    let (first, rest) = whole.split_at(MIB - MIB / 8);
+    let mut honest = Stream(TcpStream::connect((own, port)).unwrap());
+    honest.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    honest.0.write_all(first).unwrap();
+    // Each of these hosts has less than the honest one.
+    let attackers: Vec<_> = (2..66)
+        .map(|host| {
+            let mut attacker = connect_from(host, port);
+            attacker.write_all(&whole[..MIB / 2]).unwrap();
+            attacker
+        })
+        .collect();
+    attackers.iter().take(1).for_each(|attacker| Stream(attacker.try_clone().unwrap()).is_closed());
+    honest.0.write_all(rest).unwrap();
+    assert_eq!(success(&honest.receive()), (7, vec![]));
 }
 
 #[test]

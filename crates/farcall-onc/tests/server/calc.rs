@@ -1,7 +1,7 @@
 //! The program that the servers of these tests serve, and clients that exchange raw messages with it.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
@@ -382,4 +382,25 @@ pub fn rejected(reply: &[u8]) -> Rejected {
         Answer::Rejected(why) => why,
         other => panic!("{other:?}"),
     }
+}
+
+/// Connects from another address of this machine. Each counts as a host, and all as one network.
+pub fn connect_from(host: u8, port: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+    connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+    TcpStream::from(socket)
+}
+
+/// Returns an address of this machine that is not loopback, if it has one.
+pub fn own_address() -> Option<IpAddr> {
+    // Nothing is sent: this only finds the address from which this machine would send.
+    let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+    let own = own.ok().map(|own| own.ip()).filter(|own| !own.is_loopback());
+    if own.is_none() {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has no address besides loopback");
+    }
+    own
 }

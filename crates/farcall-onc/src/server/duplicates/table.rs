@@ -1,6 +1,6 @@
 //! The table of calls and their answers, by which a server recognises calls that a client sends again. Each
-//! host has a line (a queue) of its calls. When there are too many calls, the host with most bytes loses its
-//! oldest ones.
+//! host has a line (a queue) of its calls. When there are too many calls, of the network with most bytes the
+//! host with most bytes loses its oldest ones. (One machine can have all hosts of an IPv6 network.)
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 
-use super::{Host, Key, Lasting, Outcome, PeerFate, Retention, Ticket};
+use super::{Host, Key, Lasting, Network, Outcome, PeerFate, Retention, Ticket};
 
 /// The calls that are remembered.
 pub(super) struct Table {
@@ -21,15 +21,26 @@ pub(super) struct Table {
     lines: Vec<Line>,
     free: Vec<u32>,
     hosts: HashMap<Host, u32>,
-    /// The hosts in the order of how many bytes are kept for them. The bytes are counted in large units, of a
-    /// power of two each, so that the order seldom changes. Among equals the host that has been known longest
-    /// comes last.
-    heaviest: BTreeSet<(usize, Reverse<u64>, u32)>,
+    networks: HashMap<Network, Share>,
+    /// The networks in the order of how many bytes are kept for them, and the hosts of each network. The
+    /// bytes are counted in large units, of a power of two each, so that the orders seldom change. Among
+    /// equals the one that has been known longest comes last.
+    heaviest_networks: BTreeSet<(usize, Reverse<u64>, Network)>,
+    heaviest_hosts: BTreeSet<(Network, usize, Reverse<u64>, u32)>,
     unit: u32,
     /// The line that was last searched for calls that are too old.
     look: usize,
     /// How many calls have been entered so far.
     numbers: u64,
+    bytes: usize,
+}
+
+/// What is kept for the hosts of a network.
+#[derive(Clone, Copy)]
+struct Share {
+    /// How many calls of all hosts came before the network's first.
+    since: u64,
+    hosts: usize,
     bytes: usize,
 }
 
@@ -122,7 +133,9 @@ impl Table {
             lines: Vec::new(),
             free: Vec::new(),
             hosts: HashMap::new(),
-            heaviest: BTreeSet::new(),
+            networks: HashMap::new(),
+            heaviest_networks: BTreeSet::new(),
+            heaviest_hosts: BTreeSet::new(),
             unit: (budget / 1024).max(1).ilog2(),
             look: 0,
             numbers: 0,
@@ -205,7 +218,13 @@ impl Table {
             }
         };
         self.hosts.insert(host, place);
-        self.heaviest.insert((0, Reverse(self.numbers), place));
+        let (since, network) = (Reverse(self.numbers), host.network());
+        let share = self.networks.entry(network).or_insert_with(|| {
+            self.heaviest_networks.insert((0, since, network));
+            Share { since: since.0, hosts: 0, bytes: 0 }
+        });
+        share.hosts += 1;
+        self.heaviest_hosts.insert((network, 0, since, place));
         self.count(place, HOST_BYTES as isize);
         place
     }
@@ -213,14 +232,23 @@ impl Table {
     /// Adds `bytes`, which may be negative, to what is kept in a line.
     fn count(&mut self, place: u32, bytes: isize) {
         let line = &mut self.lines[place as usize];
-        let before = line.bytes >> self.unit;
+        let (network, since) = (line.host.network(), Reverse(line.since));
         self.bytes = self.bytes.saturating_add_signed(bytes);
-        line.bytes = line.bytes.saturating_add_signed(bytes);
-        let after = line.bytes >> self.unit;
+        let change = |held: &mut usize| {
+            let before = *held >> self.unit;
+            *held = held.saturating_add_signed(bytes);
+            (before, *held >> self.unit)
+        };
+        let (before, after) = change(&mut line.bytes);
         if before != after {
-            let since = Reverse(line.since);
-            self.heaviest.remove(&(before, since, place));
-            self.heaviest.insert((after, since, place));
+            self.heaviest_hosts.remove(&(network, before, since, place));
+            self.heaviest_hosts.insert((network, after, since, place));
+        }
+        let Some(share) = self.networks.get_mut(&network) else { return };
+        let (before, after) = change(&mut share.bytes);
+        if before != after {
+            self.heaviest_networks.remove(&(before, Reverse(share.since), network));
+            self.heaviest_networks.insert((after, Reverse(share.since), network));
         }
     }
 
@@ -251,7 +279,7 @@ impl Table {
     }
 
     /// Removes calls that are too old, a few hosts at a time. If there are too many calls, also removes calls
-    /// of the host that has most bytes. Calls that are still being served move to the end of their line, a
+    /// of the host that has most bytes, in the network that has. Calls that are still being served move to the end of their line, a
     /// few at a time.
     pub(super) fn expire(&mut self, now: Duration, retention: Retention) {
         for _ in 0..HOSTS_AT_A_TIME.min(self.lines.len()) {
@@ -260,13 +288,21 @@ impl Table {
             self.shorten(self.look as u32, |_, answer| is_old(answer));
         }
         while self.bytes > retention.bytes
-            && let Some((_, _, heaviest)) = self.heaviest.last().copied()
+            && let Some((_, _, network)) = self.heaviest_networks.last().copied()
         {
             let before = self.bytes;
-            let next = self.heaviest.iter().nth_back(1).map_or(0, |(units, ..)| units << self.unit);
-            // The heaviest host loses calls only until it has as little as the next host.
+            let next_network = self.heaviest_networks.iter().nth_back(1).map_or(0, |(units, ..)| *units);
+            let all = (network, 0, Reverse(u64::MAX), 0)..=(network, usize::MAX, Reverse(0), u32::MAX);
+            let mut hosts = self.heaviest_hosts.range(all).rev();
+            let Some((.., heaviest)) = hosts.next().copied() else { return };
+            let next_host = hosts.next().map_or(0, |(_, units, ..)| *units);
+            let [next_network, next_host] = [next_network, next_host].map(|units| units << self.unit);
+            // The heaviest host loses calls only until it has as little as the next host of its network, or
+            // its network as little as the next one.
             self.shorten(heaviest, |table, _| {
-                table.bytes > retention.bytes && table.lines[heaviest as usize].bytes >= next
+                table.bytes > retention.bytes
+                    && table.lines[heaviest as usize].bytes >= next_host
+                    && table.networks.get(&network).is_some_and(|share| share.bytes >= next_network)
             });
             if self.bytes == before {
                 return;
@@ -319,9 +355,18 @@ impl Table {
             return;
         }
         self.hosts.remove(&line.host);
-        self.heaviest.remove(&(line.bytes >> self.unit, Reverse(line.since), place));
-        self.bytes = self.bytes.saturating_sub(std::mem::take(&mut line.bytes));
+        let (network, bytes) = (line.host.network(), line.bytes as isize);
+        self.count(place, -bytes);
+        let line = &mut self.lines[place as usize];
+        self.heaviest_hosts.remove(&(network, 0, Reverse(line.since), place));
         line.calls = VecDeque::new();
         self.free.push(place);
+        let Some(share) = self.networks.get_mut(&network) else { return };
+        share.hosts -= 1;
+        if share.hosts == 0 {
+            let since = Reverse(share.since);
+            self.networks.remove(&network);
+            self.heaviest_networks.remove(&(0, since, network));
+        }
     }
 }

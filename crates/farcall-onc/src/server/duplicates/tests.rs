@@ -203,6 +203,23 @@ fn a_host_that_has_many_calls_answered_shortens_its_own_memory_and_nobody_elses(
 }
 
 #[test]
+fn many_hosts_of_one_network_shorten_their_own_memory_and_that_of_no_other_network() {
+    let duplicates = Duplicates::new(Retention { bytes: 100_000, ..Retention::default() });
+    serve_at(&duplicates, "10.0.0.1:700", 0..20, 1000);
+    for host in 0..1000 {
+        serve_at(&duplicates, &format!("10.1.{}.{}:700", host / 256, host % 256), 0..1, 100);
+    }
+    assert_eq!(remembered(&duplicates, "10.0.0.1:700", 0..20), 20);
+    assert_eq!(remembered(&duplicates, "10.1.3.231:700", 0..1), 1, "the latest one");
+    let (_, bytes) = duplicates.kept();
+    assert!((90_000..=100_000).contains(&bytes), "{bytes} bytes");
+    // While they are alone, they have all of it.
+    duplicates.lock().expire(Duration::MAX, duplicates.retention);
+    (0..2000).for_each(|_| duplicates.lock().expire(Duration::MAX, duplicates.retention));
+    assert_eq!(duplicates.kept(), (0, 0));
+}
+
+#[test]
 fn hosts_that_have_as_much_share_what_there_is() {
     let duplicates = Duplicates::new(Retention { bytes: 200_000, ..Retention::default() });
     let hosts: Vec<String> = (0..4).map(|host| format!("10.0.0.{host}:700")).collect();
