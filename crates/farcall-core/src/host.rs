@@ -39,6 +39,12 @@ pub fn most_of_host(most: usize) -> usize {
     if most <= HOST_SHARE { most } else { most / (HOST_SHARE + 1) * HOST_SHARE }
 }
 
+/// Returns how many of `most` the hosts of a single network can have: all but a sixteenth, and all of fewer
+/// than five.
+pub fn most_of_network(most: usize) -> usize {
+    if most <= HOST_SHARE { most } else { most - (most / 16).max(1) }
+}
+
 impl Host {
     /// Returns the host of a peer, given its address or, if it has none because it came by a Unix socket, its
     /// user.
@@ -112,5 +118,10 @@ mod tests {
     fn a_single_host_gets_four_fifths() {
         let shares = [1, 2, 4, 5, 10, 11, 1000].map(most_of_host);
         assert_eq!(shares, [1, 2, 4, 4, 8, 8, 800]);
+    }
+
+    #[test]
+    fn the_hosts_of_a_single_network_leave_a_sixteenth() {
+        assert_eq!([1, 2, 4, 5, 16, 256].map(most_of_network), [1, 2, 4, 4, 15, 240]);
     }
 }

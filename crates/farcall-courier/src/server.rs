@@ -200,14 +200,15 @@ impl ServerBuilder {
     }
 
     /// Sets how many connections there can be, each with a thread of its own; 256 by default. One host can
-    /// have four fifths of them. A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user
-    /// of this machine.
+    /// have four fifths of them, and the hosts of one network all but a sixteenth. A host is an IPv4 address,
+    /// the first 64 bits of an IPv6 address, or a user of this machine. A network is an IPv4 /16, an IPv6
+    /// /48, this machine's loopback addresses, or its users.
     ///
     /// At the limit, the server ends a connection for each new one of a network or a host with fewer: of the
     /// network with most, and in it of the host with most, the one that has been silent longest, or else one
-    /// that has waited longest for its client. Of a host with as many, or of the newcomer's own that has its
-    /// share, only a connection ends that has been so for five seconds; if there is none, the new connection
-    /// ends. A network is an IPv4 /16, an IPv6 /48, this machine's loopback addresses, or its users.
+    /// that has waited longest for its client. Of a host with as many, or of the newcomer's own host or
+    /// network that has its share, only a connection ends that has been so for five seconds; if there is
+    /// none, the new connection ends.
     pub fn connections(mut self, most: usize) -> Self {
         self.connections = most;
         self

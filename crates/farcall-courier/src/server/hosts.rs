@@ -1,15 +1,17 @@
 //! The connections of a server, and which of them ends when there are too many.
 //!
-//! One host can have four fifths of all connections.
+//! One host can have four fifths of all connections, and the hosts of one network all but a sixteenth: each
+//! connection has a thread, and one that executes a call does not end for another.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::env::{Condition, Env, Stream};
 use farcall::eviction::{self, Candidate, Usage};
-use farcall::host::{Host, most_of_host};
+use farcall::host::{Host, Network, most_of_host, most_of_network};
 use farcall::{Time, lock};
 
 use crate::silence::Silence;
@@ -28,8 +30,9 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Open {
     connections: HashMap<u64, Entry>,
-    /// How many connections each host has.
+    /// How many connections each host has, and each network.
     hosts: HashMap<Host, usize>,
+    networks: HashMap<Network, usize>,
     next: u64,
 }
 
@@ -49,8 +52,8 @@ impl Connections {
     }
 
     /// Adds a connection, and returns its number. If the server has too many, ends another for it, as
-    /// [`eviction::victim`] decides; one of the same host if that has its share. Returns `None` if none can
-    /// be ended.
+    /// [`eviction::victim`] decides; one of the same host, or of the same network, if that has its share.
+    /// Returns `None` if none can be ended.
     pub(super) fn add(
         &self,
         host: Host,
@@ -59,9 +62,12 @@ impl Connections {
         now: Time,
     ) -> Option<u64> {
         let mut open = lock(&self.open);
-        let own = open.count(host);
-        if own >= most_of_host(self.most) {
+        let count = |of: Option<&usize>| of.copied().unwrap_or(0);
+        let network = host.network();
+        if count(open.hosts.get(&host)) >= most_of_host(self.most) {
             open.end_one(|other| other == host, Some(host), now)?;
+        } else if count(open.networks.get(&network)) >= most_of_network(self.most) {
+            open.end_one(|other| other.network() == network, Some(host), now)?;
         } else if open.connections.len() >= self.most {
             open.end_one(|_| true, Some(host), now)?;
         }
@@ -103,10 +109,6 @@ impl Connections {
 }
 
 impl Open {
-    fn count(&self, host: Host) -> usize {
-        self.hosts.get(&host).copied().unwrap_or(0)
-    }
-
     /// Ends a connection to make room for another. `among` are the hosts that may lose one, and `newcomer` is
     /// the host of the other. A connection that executes a call stays, because its thread would go on without
     /// it.
@@ -129,18 +131,24 @@ impl Open {
         let id = self.next;
         self.next += 1;
         *self.hosts.entry(entry.host).or_default() += 1;
+        *self.networks.entry(entry.host.network()).or_default() += 1;
         self.connections.insert(id, entry);
         id
     }
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.connections.remove(&id)?;
-        if let Some(count) = self.hosts.get_mut(&entry.host) {
-            *count -= 1;
-            if *count == 0 {
-                self.hosts.remove(&entry.host);
-            }
-        }
+        remove_one(&mut self.hosts, entry.host);
+        remove_one(&mut self.networks, entry.host.network());
         Some(entry)
+    }
+}
+
+fn remove_one<N: Eq + Hash>(counts: &mut HashMap<N, usize>, name: N) {
+    if let Some(count) = counts.get_mut(&name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&name);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Interfaces, a server for them, and scripted peers.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use farcall_courier::Server;
@@ -141,8 +141,13 @@ impl Gate {
 
     /// Waits until a procedure waits here.
     pub fn wait_for_one(&self) {
+        self.wait_for(1);
+    }
+
+    /// Waits until so many procedures wait here.
+    pub fn wait_for(&self, procedures: usize) {
         let passing = self.0.lock().unwrap();
-        drop(self.1.wait_while(passing, |passing| passing.waiting == 0).unwrap());
+        drop(self.1.wait_while(passing, |passing| passing.waiting < procedures).unwrap());
     }
 
     pub fn pass(&self) {
@@ -321,6 +326,18 @@ impl Peer {
         self.message(Message::Return(id, &number.wrapping_add(1).to_be_bytes()));
         Some(())
     }
+}
+
+/// Returns an address of this machine that is not loopback, if it has one.
+pub fn own_address() -> Option<IpAddr> {
+    // Nothing is sent: this only finds the address from which this machine would send.
+    let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+    let own = own.ok().map(|own| own.ip()).filter(|own| !own.is_loopback());
+    if own.is_none() {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has no address besides loopback");
+    }
+    own
 }
 
 /// How bulk data ended.

@@ -1,7 +1,6 @@
 //! The limits of a server: time, bytes and connections.
 
 use std::io::Write;
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use farcall_courier::wire::message::Versions;
 use farcall_courier::wire::packet::{Datastream, PacketWriter};
 
-use crate::common::{Peer, Work, bytes, connect_from, serve, work};
+use crate::common::{Peer, Work, Worker, bytes, connect_from, own_address, serve, work};
 
 /// A limit that passes soon. Nothing depends on how long it is.
 const SOON: Duration = Duration::from_millis(30);
@@ -140,13 +139,7 @@ fn half_messages_of_two_hosts_do_not_keep_a_third_one_out() {
 
 #[test]
 fn half_messages_of_many_addresses_do_not_keep_another_network_out() {
-    // Nothing is sent: this only finds the address from which this machine would send.
-    let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
-    let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
-        let _ = writeln!(std::io::stderr(), "skipped: this machine has no address besides loopback");
-        return;
-    };
+    let Some(own) = own_address() else { return };
     let (server, address) =
         serve(Arc::default(), |builder| builder.tcp("0.0.0.0:0".parse().unwrap()).connections(8));
     let port = server.addresses()[1].port();
@@ -157,11 +150,32 @@ fn half_messages_of_many_addresses_do_not_keep_another_network_out() {
     for peer in &mut attackers {
         let _ = peer.socket.write_all(&half[..300]);
     }
-    let newcomer = work(&format!("tcp://{}:{port}", own.ip()));
+    let newcomer = work(&format!("tcp://{own}:{port}"));
     for number in 0..20 {
         assert_eq!(newcomer.next(number), Ok(number + 1));
         attackers.push(connect_from(2 + (number % 200) as u8, &address));
     }
+}
+
+#[test]
+fn calls_of_many_addresses_that_take_long_leave_connections_to_another_network() {
+    let Some(own) = own_address() else { return };
+    let worker = Arc::new(Worker::default());
+    let (server, address) =
+        serve(worker.clone(), |builder| builder.tcp("0.0.0.0:0".parse().unwrap()).connections(8));
+    let port = server.addresses()[1].port();
+    let attackers: Vec<_> = (2..12)
+        .map(|host| {
+            let mut peer = connect_from(host, &address);
+            peer.call(1, (900, 3), 7, &[]);
+            peer
+        })
+        .collect();
+    worker.gate.wait_for(7);
+    let newcomer = work(&format!("tcp://{own}:{port}"));
+    assert_eq!(newcomer.next(1), Ok(2));
+    (0..7).for_each(|_| worker.gate.open());
+    drop(attackers);
 }
 
 #[test]
