@@ -19,6 +19,7 @@ mod rates;
 #[cfg(unix)]
 mod siege;
 mod sizes;
+mod tasks;
 mod throughput;
 
 use std::ffi::OsString;
@@ -52,6 +53,8 @@ enum Bench {
     Throughput(throughput::Throughput),
     /// Many outstanding calls of each size: no size may be much slower than the next larger one.
     Sizes(sizes::Sizes),
+    /// Calls that tasks of a program on tokio await: calls per second.
+    Tasks(tasks::Tasks),
     /// Calls at random times, whether or not earlier ones have ended: their latency.
     Open(open::Open),
     /// Many clients of one server: their rate, their latency, and how evenly they are served.
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Bench::Latency(latency) => latency::run(&latency),
         Bench::Throughput(throughput) => throughput::run(&throughput),
         Bench::Sizes(sizes) => sizes::run(&sizes),
+        Bench::Tasks(tasks) => tasks::run(&tasks),
         Bench::Open(open) => open::run(&open),
         Bench::FanIn(fan_in) => fan_in::run(&fan_in),
         Bench::FanInSide(side) => fan_in::side(&side),

@@ -45,11 +45,23 @@ pub fn rates(
     load: Load,
     options: &Options,
 ) -> Result<Vec<Measured>> {
+    rates_of(bench, field, |_| true, cell, load, options)
+}
+
+/// Measures those peers that are `wanted`, as [`rates`] measures all.
+pub fn rates_of(
+    bench: &str,
+    field: &mut Field,
+    wanted: impl Fn(&str) -> bool,
+    cell: &Cell,
+    load: Load,
+    options: &Options,
+) -> Result<Vec<Measured>> {
     let mut cell = *cell;
     if let Load::Window { outstanding, .. } | Load::Threads { threads: outstanding, .. } = load {
         cell.setup.outstanding = outstanding;
     }
-    let contenders = field.contenders(&cell)?;
+    let contenders = field.some(&cell, wanted)?;
     let mut loads = Vec::new();
     let mut contenders = field.retain(contenders, |contender| {
         loads.push(sized(contender, load, options)?);

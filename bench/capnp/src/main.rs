@@ -9,7 +9,7 @@ use capnp_rpc::twoparty::VatNetwork;
 use capnp_rpc::{RpcSystem, new_client};
 use farcall_bench_method::alloc::Counting;
 use farcall_bench_method::{Calling, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
-use farcall_bench_tokio::{Call, Client};
+use farcall_bench_tokio::{Call, Client, Threads};
 use futures::AsyncReadExt;
 use futures::io::{BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
@@ -89,7 +89,7 @@ impl Peer for Capnp {
             Ok((listener, address))
         };
         let server = Server { data: vec![7; setup.bytes] };
-        farcall_bench_tokio::serve(listen, async |listener| {
+        farcall_bench_tokio::serve(Threads::One, listen, async |listener| {
             let echo: echo::Client = new_client(server);
             loop {
                 let network = network(listener.accept().await?.0, Side::Server)?;

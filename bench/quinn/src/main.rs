@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use farcall_bench_method::alloc::Counting;
 use farcall_bench_method::{Calling, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
-use farcall_bench_tokio::{Call, Client};
+use farcall_bench_tokio::{Call, Client, Threads};
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -59,7 +59,7 @@ impl Peer for Quinn {
             Ok((endpoint, address))
         };
         let data = Bytes::from(vec![7; setup.bytes]);
-        farcall_bench_tokio::serve(listen, async move |endpoint| {
+        farcall_bench_tokio::serve(Threads::One, listen, async move |endpoint| {
             while let Some(incoming) = endpoint.accept().await {
                 let (connection, data) = (incoming.await?, data.clone());
                 tokio::spawn(async move {

@@ -192,6 +192,9 @@ pub fn program(name: &str) -> Result<PathBuf> {
         Some(Source::Package(package)) => build::package(package),
         Some(Source::Go) => build::go(),
         None if name == AWAKE => std::env::current_exe().context("cannot find this program"),
+        None if name.starts_with("farcall-tasks") => build::package("tasks"),
+        None if name == "tarpc-threads" => build::package("tarpc"),
+        None if name == "tonic-threads" => build::package("tonic"),
         // These are NFS servers, from which libnfs reads.
         None if matches!(name, "farcall-nfs" | "nfs-ganesha") => build::package("nfs"),
         None => bail!("no peer is called `{name}`"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use farcall_bench_method::alloc::Counting;
 use farcall_bench_method::{Calling, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
-use farcall_bench_tokio::{Call, Client};
+use farcall_bench_tokio::{Call, Client, Threads};
 use futures::StreamExt;
 use serde_bytes::ByteBuf;
 use tarpc::serde_transport::tcp;
@@ -19,7 +19,11 @@ use tarpc::{client, context};
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    farcall_bench_method::agent::run(|name| (name == "tarpc").then_some(Box::new(Tarpc)))
+    farcall_bench_method::agent::run(|name| match name {
+        "tarpc" => Some(Box::new(Tarpc(Threads::One))),
+        "tarpc-threads" => Some(Box::new(Tarpc(Threads::Many))),
+        _ => None,
+    })
 }
 
 /// The arguments are `ByteBuf`, because serde handles the bytes of a `Vec<u8>` one by one.
@@ -53,7 +57,7 @@ impl Echo for Server {
     }
 }
 
-struct Tarpc;
+struct Tarpc(Threads);
 
 impl Peer for Tarpc {
     fn transport(&self) -> &'static str {
@@ -75,7 +79,7 @@ impl Peer for Tarpc {
             Ok((incoming, address))
         };
         let server = Server { data: vec![7; setup.bytes].into() };
-        farcall_bench_tokio::serve(listen, async move |mut incoming| {
+        farcall_bench_tokio::serve(self.0, listen, async move |mut incoming| {
             while let Some(transport) = incoming.next().await {
                 let transport = transport?;
                 transport.get_ref().set_nodelay(true)?;
@@ -87,14 +91,16 @@ impl Peer for Tarpc {
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        farcall_bench_tokio::connect(setup, async || {
+        let connect = async || {
             let mut connect = tcp::connect(address, Bincode::default);
             connect.config_mut().max_frame_length(usize::MAX);
             let transport = connect.await?;
             transport.get_ref().set_nodelay(true)?;
             let echo = EchoClient::new(client::Config::default(), transport).spawn();
             Ok(Caller { echo, data: ByteBuf::from(vec![7; setup.bytes]) })
-        })
+        };
+        let call = |caller: Caller, call| async move { caller.call(call).await };
+        farcall_bench_tokio::connect_on(self.0, setup, connect, call)
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use bytes::Bytes;
 use farcall_bench_method::alloc::Counting;
 use farcall_bench_method::{Calling, Laps, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
-use farcall_bench_tokio::{Call, Client};
+use farcall_bench_tokio::{Call, Client, Threads};
 use futures_util::stream::{self, BoxStream};
 use tokio::net::TcpListener;
 use tokio::runtime::LocalRuntime;
@@ -35,7 +35,8 @@ fn main() -> ExitCode {
         return group::main();
     }
     farcall_bench_method::agent::run(|name| match name {
-        "tonic" => Some(Box::new(Tonic::Calls)),
+        "tonic" => Some(Box::new(Tonic::Calls(Threads::One))),
+        "tonic-threads" => Some(Box::new(Tonic::Calls(Threads::Many))),
         "tonic-stream" => Some(Box::new(Tonic::Stream)),
         "tonic-channel" => Some(Box::new(Tonic::Channel)),
         _ => None,
@@ -107,11 +108,20 @@ impl Echo for Server {
 }
 
 enum Tonic {
-    Calls,
+    Calls(Threads),
     /// The items of one stream, which the server makes of an iterator, take the place of calls.
     Stream,
     /// The items of one stream take the place of calls. They come from another task of the server.
     Channel,
+}
+
+impl Tonic {
+    fn threads(&self) -> Threads {
+        match self {
+            Tonic::Calls(threads) => *threads,
+            Tonic::Stream | Tonic::Channel => Threads::One,
+        }
+    }
 }
 
 impl Peer for Tonic {
@@ -133,7 +143,7 @@ impl Peer for Tonic {
             Ok((listener, address))
         };
         let server = Server { data: vec![7; setup.bytes].into(), channel: matches!(self, Tonic::Channel) };
-        farcall_bench_tokio::serve(listen, async |listener| {
+        farcall_bench_tokio::serve(self.threads(), listen, async |listener| {
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
             let echo = EchoServer::new(server).max_decoding_message_size(usize::MAX);
             Ok(tonic::transport::Server::builder().add_service(echo).serve_with_incoming(incoming).await?)
@@ -141,17 +151,19 @@ impl Peer for Tonic {
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        if !matches!(self, Tonic::Calls) {
+        if !matches!(self, Tonic::Calls(_)) {
             let runtime = farcall_bench_tokio::runtime()?;
             let endpoint = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true);
             let echo = EchoClient::new(runtime.block_on(endpoint.connect())?);
             return Ok(Box::new(Items { runtime, echo }));
         }
-        farcall_bench_tokio::connect(setup, async || {
+        let connect = async || {
             let channel = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true).connect().await?;
             let echo = EchoClient::new(channel).max_decoding_message_size(usize::MAX);
             Ok(Caller { echo, data: vec![7; setup.bytes].into() })
-        })
+        };
+        let call = |caller: Caller, call| async move { caller.call(call).await };
+        farcall_bench_tokio::connect_on(self.threads(), setup, connect, call)
     }
 }
 
