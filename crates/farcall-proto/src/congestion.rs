@@ -167,7 +167,8 @@ impl Congestion {
         }
         let plateau = history.cubic.plateau;
         history.recovering_since = Some(now);
-        history.before = Some(Before { window, threshold, plateau });
+        // Repetitions do not prove to be only late, so nothing restores a window that shrank for them alone.
+        history.before = (bytes > 0).then_some(Before { window, threshold, plateau });
         (history.unproven, history.waited) = (bytes, waited);
         // A conversation that has less than it had makes room for others sooner (RFC 9438 section 4.7).
         let plateau = if full < plateau { full * (1.0 + LEFT) / 2.0 } else { full };

@@ -228,12 +228,13 @@ fn data(position: Position, d: &Data<'_>) -> String {
 /// Returns the text of a CREDIT frame.
 fn credit(position: Position, c: &Credit<'_>) -> String {
     format!(
-        "CREDIT {} through {}, limit {}, beyond {:?}{}",
+        "CREDIT {} through {}, limit {}, beyond {:?}{}{}",
         name(position),
         c.select.extent.through,
         c.select.extent.limit,
         c.select.ranges().collect::<Vec<_>>(),
-        if c.all { ", needs no more" } else { "" }
+        if c.all { ", needs no more" } else { "" },
+        if c.lent > 0 { ", lends" } else { "" }
     )
 }
 

@@ -296,6 +296,14 @@ mutants! {
     UnmeasuredIsShort = "unmeasured-is-short",
     /// A window that shrank although nothing was lost stays as it is.
     LateIsLost = "late-is-lost",
+    /// A receiver does not take the bytes of a new direction for which it has lent credit.
+    LoanRefused = "loan-refused",
+    /// A client lends credit however much of it is lent.
+    LoansUnbounded = "loans-not-bounded",
+    /// Calls that fit a datagram do not count as bytes under way.
+    ShortCallsUncounted = "short-calls-not-counted",
+    /// A client whose calls wait for room does not ask which calls have left the path.
+    RoomUnasked = "room-not-asked",
 }
 
 impl Rule {
@@ -397,8 +405,17 @@ impl Rule {
 
     /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
     /// wrong, so the simulator's laws of bytes in time notice
-    /// (`farcall-sim/tests/simulation/bytes_in_time.rs`).
-    pub const OF_TIME: &'static [Rule] = &[Rule::UnmeasuredIsShort, Rule::LateIsLost];
+    /// (`farcall-sim/tests/simulation/bytes_in_time.rs`, and `crowds.rs` beside it).
+    pub const OF_TIME: &'static [Rule] = &[
+        Rule::UnmeasuredIsShort,
+        Rule::LateIsLost,
+        Rule::LoanRefused,
+        Rule::ShortCallsUncounted,
+        Rule::RoomUnasked,
+    ];
+
+    /// The rules of lent credit that only a peer tests whose bytes nobody takes. `tests/lent_credit.rs` notices.
+    pub const OF_LOANS: &'static [Rule] = &[Rule::LoansUnbounded];
 
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
@@ -413,6 +430,7 @@ impl Rule {
             Rule::OF_GIVEN_UP,
             Rule::OF_ROUND_TRIPS,
             Rule::OF_TIME,
+            Rule::OF_LOANS,
         ];
         !others.iter().any(|rules| rules.contains(self))
     }

@@ -20,6 +20,14 @@ pub(crate) struct Path {
     /// How many bytes beyond `through` the peer's last SELECT of an incomplete message allowed. The peer
     /// allows as many bytes of a new message at once.
     granted: u32,
+    /// The credit with which each direction of an exchange begins that this end sends, or 0 for the initial
+    /// window. The peer has said so.
+    pub borrowed: u32,
+    /// The same for the directions that the peer sends: the most that this end has told it.
+    pub lent: u32,
+    /// How many bytes this end, a client, has lent to directions that have begun, and that their senders could
+    /// not send otherwise. A server has a budget of what it holds instead.
+    pub on_loan: usize,
     /// By how long a datagram may be overtaken before it counts as lost, in nanoseconds. 0 while the path is
     /// not known to reorder datagrams.
     reordering: u64,
@@ -43,6 +51,15 @@ impl Path {
         let millis = self.round_trip.smoothed().map_or(0, |smoothed| smoothed.as_millis() as u64);
         let wide = u64::from(window).saturating_mul(millis);
         window.max(wide.min(WIDEST_WINDOW.into()) as u32)
+    }
+
+    /// Returns with how much credit a direction begins that the peer sends.
+    pub fn may_lend(&self) -> u32 {
+        if self.on_loan + self.lent as usize <= MAX_ON_LOAN || self.mutant.breaks(Rule::LoansUnbounded) {
+            self.lent
+        } else {
+            0
+        }
     }
 
     /// Makes a message of `total` bytes of which nothing was sent.
@@ -73,6 +90,16 @@ impl Path {
     pub fn wait(&mut self, activity: u32, waits: &mut bool) {
         if !std::mem::replace(waits, true) {
             self.waiting.push_back(activity);
+        }
+    }
+
+    /// Queues an activity as [`Path::wait`] does, but before all others if it `was_first`.
+    pub fn wait_in_turn(&mut self, activity: u32, waits: &mut bool, was_first: bool) {
+        if was_first && !*waits {
+            *waits = true;
+            self.waiting.push_front(activity);
+        } else {
+            self.wait(activity, waits);
         }
     }
 
@@ -163,6 +190,9 @@ impl Path {
 /// How many bytes may be under way at most, however long the path is: those of a gigabit a second for a
 /// quarter of a second.
 const WIDEST_WINDOW: u32 = 32 << 20;
+
+/// How many bytes a client lends to all directions of a conversation together that have begun.
+const MAX_ON_LOAN: usize = 64 << 20;
 
 /// The greatest value of [`Path::reordering`] in nanoseconds, unless a round trip takes longer. Threads of
 /// the sender that are held up reorder datagrams by as much.

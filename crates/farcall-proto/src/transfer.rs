@@ -357,6 +357,8 @@ pub(crate) struct Outgoing {
     next: u64,
     /// The receiver allows the bytes before this position.
     limit: u64,
+    /// Whether the limit is one that was lent, and no report has come.
+    borrows: bool,
     /// The fragments that were sent and are neither acknowledged nor counted as lost, in sending order.
     flight: Flight,
     /// The number of bytes in `flight`.
@@ -447,9 +449,11 @@ impl Outgoing {
         Outgoing { total: total.into(), limit, ..Outgoing::default() }
     }
 
-    /// Makes an empty direction of an exchange.
-    pub fn stream() -> Outgoing {
-        Outgoing { stream: true, asks_last: true, ..Outgoing::new(0, 0) }
+    /// Makes an empty direction of an exchange. It begins with this credit, but at least with
+    /// [`INITIAL_WINDOW`].
+    pub fn stream(credit: u32) -> Outgoing {
+        let borrows = credit > INITIAL_WINDOW;
+        Outgoing { stream: true, asks_last: true, borrows, ..Outgoing::new(0, credit) }
     }
 
     /// Returns the small form of a direction that has not ended, if no byte of it is under way or to be sent.
@@ -463,7 +467,7 @@ impl Outgoing {
     /// none is under way.
     pub fn resume(idle: IdleOutgoing) -> Outgoing {
         let IdleOutgoing { total, limit, newest } = idle;
-        Outgoing { total, next: total, limit, newest, ..Outgoing::stream() }
+        Outgoing { total, next: total, limit, newest, ..Outgoing::stream(0) }
     }
 
     /// Adds bytes to a direction.
@@ -614,6 +618,15 @@ impl Outgoing {
         }
         // The receiver can have bytes that this end sent before it began again ([`Outgoing::restart`]).
         self.next = self.next.max(select.extent.through);
+        if std::mem::take(&mut self.borrows) && select.extent.limit < self.limit {
+            // The receiver has lent too much already, or was restored from an earlier state and does not
+            // remember how much credit directions begin with.
+            if select.extent.limit < self.next {
+                self.go_back(&select.extent);
+                return heard;
+            }
+            self.limit = select.extent.limit & !3;
+        }
         self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
         let (mut latest, in_flight) = ((self.latest, self.latest_at), &mut self.in_flight);
         let kept = self.flight.acknowledge(select.extent.through, select.ranges(), |sent| {

@@ -128,7 +128,8 @@ fn other_exports_go_on_when_one_drains() {
 #[test]
 fn a_server_that_repeats_its_word_has_no_calls_looked_at_each_time() {
     const CALLS: u64 = 2000;
-    let mut pair = Pair::acquainted();
+    let client = ClientConfig { loopback: true, ..ClientConfig::default() };
+    let mut pair = Pair::acquainted_with(client, ServerConfig::default());
     for token in 1..=CALLS {
         pair.start(token, b"sent");
     }

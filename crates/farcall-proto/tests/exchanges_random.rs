@@ -9,6 +9,10 @@
 //! A seed that fails is printed. `FARCALL_SEED=n` runs it alone.
 
 mod common;
+#[path = "common/loans.rs"]
+mod loans;
+#[path = "common/plans.rs"]
+mod plans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,6 +22,8 @@ use common::{EXPORT, FIRST_CREDIT, Told};
 use farcall_proto::client::{Call, CallId, Conversation};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig, Tail, Time};
+use loans::Loans;
+use plans::{End, Plan, Random, byte, plans};
 
 /// How many seeds are run.
 const RUNS: u64 = 80;
@@ -33,97 +39,12 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_secs(90);
 /// The most datagrams of a run, of both ends together.
 const MOST_DATAGRAMS: usize = 60_000;
 
-/// The longest item, in bytes.
-const LONGEST: u64 = 60_000;
-
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        (0..4).for_each(|_| _ = random.below(2));
-        random
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % most
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-}
-
-/// One of the two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Client,
-    Server,
-}
-
-/// The byte at a place of the direction that one end sends in an exchange of a call.
-fn byte(token: u64, exchange: u32, from: End, at: u64) -> u8 {
-    let direction = token * 512 + u64::from(exchange) * 2 + from as u64;
-    ((at + direction * 7_919).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
-}
-
-/// What one end does in one exchange.
-#[derive(Clone, Debug, Default)]
-struct Plan {
-    /// The bytes that it sends; `None` if it does not send at all.
-    sends: Option<u64>,
-    /// It ends its direction; if not, the direction ends with the call.
-    ends: bool,
-    /// It sends only when it has taken all of the other end's direction.
-    answers: bool,
-    tail: Option<Tail>,
-    /// It stops when it has taken so many bytes.
-    stops_at: Option<u64>,
-    /// It takes at most so many bytes at a time.
-    takes: u64,
-}
-
-/// What both ends do in an exchange: the client, and the server.
-fn plans(seed: u64, token: u64, exchange: u32) -> [Plan; 2] {
-    let mut random = Random::new(seed ^ token << 20 ^ u64::from(exchange) << 40);
-    let server_opens = exchange.is_multiple_of(2);
-    let length = |random: &mut Random| match random.below(4) {
-        0 => 4 * random.below(4),
-        1 | 2 => 4 * random.below(1_000),
-        _ => 4 * random.below(LONGEST / 4 + 1),
-    };
-    let mut plans: [Plan; 2] = Default::default();
-    for plan in &mut plans {
-        plan.takes = [100, 4_000, u64::MAX][random.below(3) as usize];
-    }
-    let (opener, other) = if server_opens { (1, 0) } else { (0, 1) };
-    if server_opens && random.one_in(3) {
-        // A question and its answer.
-        for place in [opener, other] {
-            plans[place].sends = Some(4 + length(&mut random) / 4 * 4);
-            (plans[place].ends, plans[place].tail) = (true, Some(Tail::Question));
-        }
-        plans[other].answers = true;
-        return plans;
-    }
-    for place in [opener, other] {
-        let sends = place == opener || random.one_in(2);
-        plans[place].sends = sends.then(|| length(&mut random));
-        plans[place].ends = !random.one_in(6);
-        plans[place].tail = Some(Tail::End);
-        plans[place].stops_at = random.one_in(8).then(|| random.below(20_000));
-        plans[place].answers = place == other && random.one_in(3);
-    }
-    plans
-}
-
 /// What the user of one end knows of an exchange.
 #[derive(Debug, Default)]
 struct User {
     plan: Plan,
+    /// What the other end had lent when this one learned of the exchange, perhaps in another conversation.
+    loan: u64,
     sent: u64,
     taken: u64,
     /// Its own direction has ended, or is not to be sent.
@@ -139,6 +60,14 @@ struct User {
     can_send: bool,
 }
 
+/// The tokens of one client's calls are fewer.
+const CALLS_OF_CLIENT: u64 = 100;
+
+/// Returns which client makes the call with this token.
+fn place_of(token: u64) -> usize {
+    ((token - 1) / CALLS_OF_CLIENT) as usize
+}
+
 /// What one step of a user needs of its end.
 trait Verbs {
     const END: End;
@@ -148,8 +77,8 @@ trait Verbs {
 }
 
 impl User {
-    fn new(plan: Plan) -> User {
-        User { ended: plan.sends.is_none(), can_send: true, plan, ..User::default() }
+    fn new(plan: Plan, loan: u64) -> User {
+        User { ended: plan.sends.is_none(), can_send: true, plan, loan, ..User::default() }
     }
 
     fn hear(&mut self, news: News, exchange: u32) {
@@ -284,6 +213,8 @@ struct Client {
     at: SocketAddr,
     calls: BTreeMap<u64, Called>,
     told: Vec<(u64, Told)>,
+    /// What was lent in its conversation.
+    loans: Loans,
     /// How many further calls it makes.
     left: u64,
     /// It is gone, with all of its calls.
@@ -331,6 +262,7 @@ impl Run {
             at: SocketAddr::from(([10, 0, 0, 1 + n as u8], 1_000)),
             calls: BTreeMap::new(),
             told: Vec::new(),
+            loans: Loans::default(),
             left: 3 + random.below(6),
             gone: false,
             vanishes: vanishes.filter(|_| n == 1),
@@ -374,7 +306,7 @@ impl Run {
     fn start(&mut self, place: usize) {
         let (random, client) = (&mut self.random, &mut self.clients[place]);
         client.left -= 1;
-        let token = 1 + place as u64 * 100 + client.left;
+        let token = 1 + place as u64 * CALLS_OF_CLIENT + client.left;
         let deadline = random.one_in(8).then(|| self.now.plus(random.below(3_000) * MS));
         let cancels_at = random.one_in(8).then(|| self.now.plus(random.below(1_000) * MS));
         let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token };
@@ -402,7 +334,8 @@ impl Run {
             self.start(place);
         }
         let Run { random, clients, .. } = self;
-        let Client { conversation, calls, told, .. } = &mut clients[place];
+        let Client { conversation, calls, told, loans, .. } = &mut clients[place];
+        let loan = loans.to(End::Client);
         for (token, called) in &mut *calls {
             if called.cancels_at.is_some_and(|at| at <= now) {
                 (called.cancels_at, called.cancelled) = (None, true);
@@ -417,7 +350,7 @@ impl Run {
             {
                 called.opens -= 1;
                 assert!(exchange % 2 == 1);
-                called.users.insert(exchange, User::new(plans(seed, *token, exchange)[0].clone()));
+                called.users.insert(exchange, User::new(plans(seed, *token, exchange)[0].clone(), loan));
             }
             let id = called.id;
             for (exchange, user) in &mut called.users {
@@ -427,18 +360,20 @@ impl Run {
         while let Some((_, token, exchange, news)) = conversation.next_news() {
             let Some(called) = calls.get_mut(&token) else { continue };
             let plan = || plans(seed, token, exchange)[0].clone();
-            called.users.entry(exchange).or_insert_with(|| User::new(plan())).hear(news, exchange);
+            called.users.entry(exchange).or_insert_with(|| User::new(plan(), loan)).hear(news, exchange);
         }
         self.judge(place);
     }
 
     fn act_at_server(&mut self) {
         let (now, seed) = (self.now, self.seed);
-        let Run { random, server, executed, .. } = self;
+        let Run { random, server, executed, clients, .. } = self;
+        let loan = |token: u64| clients[place_of(token)].loans.to(End::Server);
         while let Some((key, exchange, news)) = server.next_news() {
             let Some(call) = executed.values_mut().find(|call| call.key == key) else { continue };
             let plan = || plans(seed, call.token, exchange)[1].clone();
-            call.users.entry(exchange).or_insert_with(|| User::new(plan())).hear(news, exchange);
+            let user = || User::new(plan(), loan(call.token));
+            call.users.entry(exchange).or_insert_with(user).hear(news, exchange);
         }
         let mut over = Vec::new();
         for call in executed.values_mut() {
@@ -451,7 +386,8 @@ impl Run {
             {
                 call.opens -= 1;
                 assert!(exchange % 2 == 0);
-                call.users.insert(exchange, User::new(plans(seed, call.token, exchange)[1].clone()));
+                let plan = plans(seed, call.token, exchange)[1].clone();
+                call.users.insert(exchange, User::new(plan, loan(call.token)));
             }
             for (exchange, user) in &mut call.users {
                 user.step(&mut AtServer { server, key: call.key }, call.token, *exchange);
@@ -532,6 +468,7 @@ impl Run {
     fn send(&mut self, to: End, address: SocketAddr, datagram: Vec<u8>) {
         self.datagrams += 1;
         let place = self.clients.iter().position(|client| client.at == address).expect("a client's address");
+        self.clients[place].loans.sent(to, &datagram);
         if self.clients[place].gone || datagram.len() > self.largest || self.random.below(100) < self.loss {
             return;
         }
@@ -676,16 +613,19 @@ impl Run {
     }
 
     /// Checks that no user could send more than its receiver's user lets it: the first credit, or five times
-    /// as many bytes as were taken.
+    /// as many bytes as were taken, or what the receiver had lent before in the conversation.
     fn check_credit(&self) {
-        for called in self.clients.iter().flat_map(|client| &client.calls) {
-            let (token, called) = called;
+        let calls =
+            self.clients.iter().flat_map(|c| c.calls.iter().map(|(token, call)| (token, call, &c.loans)));
+        for (token, called, loans) in calls {
             let Some(executed) = self.executed.get(token) else { continue };
             for exchange in called.users.keys().chain(executed.users.keys()) {
                 let ends = [called.users.get(exchange), executed.users.get(exchange)];
-                for [from, to] in [[ends[0], ends[1]], [ends[1], ends[0]]] {
-                    let (sent, taken) = (from.map_or(0, |user| user.sent), to.map_or(0, |user| user.taken));
-                    let most = taken + (4 * taken).max(FIRST_CREDIT.into());
+                for (sender, [from, to]) in [(End::Client, ends), (End::Server, [ends[1], ends[0]])] {
+                    let (sent, loan) = from.map_or((0, 0), |user| (user.sent, user.loan));
+                    let loan = loan.max(loans.to(sender));
+                    let taken = to.map_or(0, |user| user.taken);
+                    let most = (taken + (4 * taken).max(FIRST_CREDIT.into())).max(loan);
                     assert!(
                         sent <= most,
                         "call {token}, exchange {exchange}: {sent} bytes were sent of {most}"

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::*;
 use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
-use farcall_proto::{Failure, Kind, Ran, SharedArguments, Tail};
+use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig, SharedArguments, Tail};
 
 /// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. If it `streams`, the
 /// procedure sends something inside the call before its result. Returns how often the client sent the call.
@@ -459,7 +459,9 @@ fn a_lost_call_on_the_fast_path_is_sent_again() {
 #[test]
 fn errors_of_a_dead_server_do_not_make_the_client_search_its_calls_too_often() {
     const CALLS: u64 = 5_000;
-    let mut pair = Pair::acquainted();
+    // On loopback all are sent at once.
+    let client = ClientConfig { loopback: true, ..ClientConfig::default() };
+    let mut pair = Pair::acquainted_with(client, ServerConfig::default());
     let begin = |pair: &mut Pair, token| {
         pair.start(token, b"argument");
         pair.sent();
@@ -483,6 +485,24 @@ fn errors_of_a_dead_server_do_not_make_the_client_search_its_calls_too_often() {
     // The search takes a microsecond for each call.
     pair.client.handle_unreachable(pair.now);
     assert_eq!(again(&mut pair), CALLS + 1);
+}
+
+#[test]
+fn calls_that_wait_for_the_window_fail_with_those_that_were_sent_and_have_not_run() {
+    const CALLS: u64 = 1_000;
+    let mut pair = Pair::acquainted();
+    (1..=CALLS).for_each(|token| _ = pair.start(token, b"argument"));
+    // No datagram reaches the server.
+    for _ in 0..1_600 {
+        pair.sent();
+        pair.pass(Duration::from_millis(10));
+        pair.tick();
+    }
+    let failed = |ran| pair.told.iter().filter(|told| told.1 == Told::Failed(Kind::Unreachable, ran)).count();
+    let (no, maybe) = (failed(Ran::No), failed(Ran::Maybe));
+    assert_eq!(no + maybe, CALLS as usize, "{no} and {maybe}");
+    assert!(maybe >= 50 && no > maybe, "{no} have not run, {maybe} may have");
+    assert_eq!(pair.client.stats().in_flight, 0);
 }
 
 #[test]

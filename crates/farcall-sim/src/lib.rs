@@ -42,6 +42,7 @@ mod check;
 mod client;
 mod clock;
 mod counts;
+mod crowd;
 mod exchange_user;
 mod exchanging;
 #[cfg(feature = "soak")]
@@ -78,6 +79,7 @@ mod world;
 
 pub use bulk::{Bulk, Load, Transfer};
 pub use check::{Failure, Passed, check, find, replay};
+pub use crowd::{Crowd, Crowded};
 #[cfg(feature = "soak")]
 pub use flood::{Flood, Flooded};
 pub use net::Faults as FaultCounts;

@@ -41,7 +41,7 @@ impl LastWord {
 
     /// Returns a time after which the server was certainly not heard, or `None` if no such time is known.
     /// `patience` is the longest time, in nanoseconds, before a call is sent again.
-    fn latest(&self, patience: u64) -> Option<Time> {
+    pub fn latest(&self, patience: u64) -> Option<Time> {
         match self.undated {
             UNKNOWN => None,
             undated => Some(self.heard.max(undated.plus(patience))),

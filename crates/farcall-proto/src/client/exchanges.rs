@@ -23,7 +23,7 @@ impl Conversation {
             return None;
         }
         let inside = slot.inside.get_or_insert_with(|| Inside::new(mutant));
-        if inside.has_result() { None } else { inside.exchanges.open() }
+        if inside.has_result() { None } else { inside.exchanges.open(&self.path) }
     }
 
     /// Sends as many of the bytes in an exchange as there is room for, and returns how many. The number of
@@ -64,7 +64,9 @@ impl Conversation {
     ) -> Option<bool> {
         let window = self.widest_window();
         let inside = self.slots.find(id)?.inside.as_deref_mut()?;
+        let before = inside.exchanges.on_loan();
         let ended = inside.exchanges.take(exchange, into, most, window)?;
+        self.path.on_loan = self.path.on_loan + inside.exchanges.on_loan() - before;
         self.want(id.activity, Want::DATA);
         self.deliver(id.activity, sink);
         Some(ended)
@@ -73,9 +75,19 @@ impl Conversation {
     /// Stops what the server sends in an exchange: takes no more of it, and tells the server the reason.
     pub fn stop_exchange(&mut self, id: CallId, exchange: u32, reason: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let Some(inside) = self.slots.find(id).and_then(|slot| slot.inside.as_deref_mut()) else { return };
+        let before = inside.exchanges.on_loan();
         inside.exchanges.stop(exchange, reason);
+        self.path.on_loan = self.path.on_loan + inside.exchanges.on_loan() - before;
         self.want(id.activity, Want::DATA);
         self.deliver(id.activity, sink);
+    }
+
+    /// Returns the memory that the exchanges of all calls hold, in bytes.
+    #[doc(hidden)]
+    pub fn held_inside(&self) -> usize {
+        let all = std::iter::successors(self.slots.first(), |activity| self.slots.after(*activity));
+        let inside = all.filter_map(|activity| self.slots.at(activity).inside.as_deref());
+        inside.map(|inside| inside.exchanges.held()).sum()
     }
 
     /// Returns whether there may be news of an exchange.
@@ -121,11 +133,12 @@ impl Conversation {
     ) -> Option<R> {
         let (window, patience, number) = (self.window(now), self.patience(), self.numbers.next());
         let inside = self.slots.at_mut(activity).inside.as_deref_mut()?;
-        let (path, datagram) = (&mut self.path, self.mtu.datagram);
+        let (path, datagram, before) = (&mut self.path, self.mtu.datagram, inside.exchanges.on_loan());
         let mut way =
             Way { path, number, datagram, window, patience, again: 0, inserts: false, insert: None };
         let done = act(&mut inside.exchanges, &mut way);
         self.stats.retransmitted += way.again;
+        self.path.on_loan = self.path.on_loan + inside.exchanges.on_loan() - before;
         Some(done)
     }
 
@@ -133,7 +146,7 @@ impl Conversation {
     /// whether the frame ends a direction. Returns the call's activity, or `None` if the call is over or was
     /// cancelled.
     fn talking(&mut self, now: Time, position: Position, ended: bool) -> Option<u32> {
-        let activity = self.current(Position { exchange: 0, ..position })?;
+        let activity = self.current(now, Position { exchange: 0, ..position })?;
         self.on_first_answer(now, activity, true);
         let slot = self.slots.at_mut(activity);
         match slot.stage {
@@ -330,6 +343,7 @@ impl Conversation {
         if !self.config.mutant.breaks(Rule::InFlightKept) {
             self.path.in_flight -= inside.exchanges.in_flight();
         }
+        self.path.on_loan -= inside.exchanges.on_loan();
         self.wake_next();
     }
 

@@ -12,6 +12,7 @@
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | acting on each frame from the server |
 //! | `send.rs` | what goes into the next datagram |
+//! | `short_calls.rs` | calls that fit a datagram, in the congestion window |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `drain.rs` | what the server takes no more calls of |
 //! | `closing.rs` | what the server is told of calls that have ended here |
@@ -42,6 +43,7 @@ mod receive;
 mod refusals;
 mod send;
 mod session;
+mod short_calls;
 mod slots;
 mod spread;
 mod timers;
@@ -223,7 +225,7 @@ pub struct Stats {
     pub duplicates: u64,
     /// Calls that have not ended. (This field and those below say the present state.)
     pub outstanding: usize,
-    /// Bytes of arguments that were sent in fragments and are not yet acknowledged or lost.
+    /// Bytes of arguments, and of many short calls, that were sent and are not yet acknowledged or lost.
     pub in_flight: u32,
     /// The smoothed round-trip time, once one was measured.
     pub round_trip: Option<Duration>,
@@ -324,6 +326,10 @@ struct Transfers {
     short_call_at: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
+    /// The length of the last result that came in one datagram while anything counted as under way.
+    short_result: u32,
+    /// The question which short calls have left the path.
+    question: short_calls::RoomQuestion,
     /// What the server is to be told of calls that have ended, even if nothing else is sent: the lengths of
     /// long results that have arrived, and of what the server sent in exchanges that need nothing more; and
     /// calls for which no caller waits, if the server has asked.
@@ -711,14 +717,18 @@ impl Conversation {
         }
     }
 
-    /// Drops the fragments and the exchanges of a call that has ended.
+    /// Drops the fragments and the exchanges of a call that has ended, and its place in the congestion window.
     #[cold]
     fn drop_parts(&mut self, activity: u32) {
-        if let Some(sending) = self.slots.at_mut(activity).sending.take() {
+        self.uncount(activity);
+        let slot = self.slots.at_mut(activity);
+        slot.doubted = 0;
+        if let Some(sending) = slot.sending.take() {
             self.path.in_flight -= sending.in_flight;
-            self.wake_next();
         }
         self.end_inside(activity);
+        // The ended call may wait for room itself. It must not be woken, so it has no parts any more.
+        self.wake_next();
     }
 }
 

@@ -177,7 +177,7 @@ impl Conversation {
         if let Some(fragment) = part.fragment {
             return self.on_result_fragment(arrival, head, directions, fragment, part.bytes);
         }
-        let Some(activity) = self.current(head.position) else {
+        let Some(activity) = self.current(arrival.now, head.position) else {
             return self.on_second_answer(arrival.now, head.position);
         };
         self.on_first_answer(arrival.now, activity, true);
@@ -216,14 +216,18 @@ impl Conversation {
 
     /// Returns the activity of an unfinished call that the frame names.
     #[inline]
-    pub(super) fn current(&mut self, position: Position) -> Option<u32> {
+    pub(super) fn current(&mut self, now: Time, position: Position) -> Option<u32> {
         let slot = self.slots.get(position.activity)?;
         let same = slot.sequence == position.sequence || self.config.mutant.breaks(Rule::ResultSequence);
         if !same || slot.stage == Stage::Free || slot.timing.first_sent.is_none() || position.exchange != 0 {
             self.stats.duplicates += 1;
             return None;
         }
+        let counts = slot.counted > 0;
         self.slots.at_mut(position.activity).timing.mentioned = true;
+        if counts {
+            self.landed(now, position.activity);
+        }
         if let Some(granted) = &mut self.session.granted {
             granted.known = true;
         }
@@ -239,7 +243,12 @@ impl Conversation {
         outcome: Outcome<'_>,
         sink: &mut (impl FnMut(Event<'_>) + ?Sized),
     ) {
-        let Some(activity) = self.current(position) else {
+        if self.path.in_flight > 0
+            && let Outcome::Result(body) | Outcome::Exception(body) = &outcome
+        {
+            self.transfers.short_result = body.len() as u32;
+        }
+        let Some(activity) = self.current(now, position) else {
             return self.on_second_answer(now, position);
         };
         let slot = self.slots.at(activity);
@@ -255,6 +264,7 @@ impl Conversation {
             self.path.round_trip.sample_call(now.nanos_since(first_sent));
         } else if slot.timing.unanswered > 0 && slot.stage == Stage::Sending {
             self.config.path.note_lost();
+            self.was_resent(now, activity, first_sent);
             self.doubt(now, position, first_sent);
         }
         self.note_company(now, activity);
@@ -353,7 +363,7 @@ impl Conversation {
         bytes: &[u8],
     ) {
         let now = *now;
-        let Some(activity) = self.current(head.position) else {
+        let Some(activity) = self.current(now, head.position) else {
             return self.on_second_answer(now, head.position);
         };
         if fragment.total > self.config.max_result {
@@ -441,7 +451,7 @@ impl Conversation {
 
     fn on_state(&mut self, arrival: &mut Arrival<'_>, position: Position, progress: Progress) {
         let (now, sink) = (arrival.now, &mut *arrival.sink);
-        let Some(activity) = self.current(position) else {
+        let Some(activity) = self.current(now, position) else {
             return self.on_second_answer(now, position);
         };
         if progress == Progress::Running {
@@ -490,7 +500,7 @@ impl Conversation {
     }
 
     fn on_select(&mut self, now: Time, position: Position, select: &Select<'_>) {
-        let Some(activity) = self.current(position) else {
+        let Some(activity) = self.current(now, position) else {
             return;
         };
         let patience = self.path.round_trip.expected().unwrap_or(self.config.max_retransmit);
@@ -533,7 +543,7 @@ impl Conversation {
         while let Some(activity) = self.path.waiting.pop_front() {
             let slot = self.slots.at_mut(activity);
             slot.waiting = false;
-            if slot.sending.is_some() {
+            if slot.sending.is_some() || slot.wants.has(Want::HELD) {
                 return self.want(activity, Want::CALL);
             }
             if slot.inside.is_some() {

@@ -233,8 +233,12 @@ impl Conversation {
             if writer.room() < 64 {
                 return Written::NoRoom;
             }
+            let held = slot.wants.has(Want::HELD);
             slot.wants = Want::NONE;
             writer.cancel(position);
+            if held {
+                self.wake_next();
+            }
             return Written::All;
         }
         if slot.wants.has(Want::PROBE) {
@@ -262,12 +266,16 @@ impl Conversation {
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let patience = self.patience();
         let slot = self.slots.at(activity);
+        debug_assert_ne!(slot.stage, Stage::Free, "a call that has ended is not sent");
         if let Some(deadline) = slot.call.deadline
             && slot.timing.first_sent.is_none()
             && self.is_too_late(deadline, now)
         {
             // The next look at the calls ends it.
-            self.slots.at_mut(activity).wants = Want::NONE;
+            let wants = std::mem::replace(&mut self.slots.at_mut(activity).wants, Want::NONE);
+            if wants.has(Want::HELD) {
+                self.wake_next();
+            }
             return Written::All;
         }
         let slot = self.slots.at_mut(activity);
@@ -286,10 +294,18 @@ impl Conversation {
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.argument_bytes as usize <= room) {
+                if !self.admits_short(now, activity) {
+                    return Written::All;
+                }
+                let slot = self.slots.at_mut(activity);
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part::whole(slot.arguments()));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
                 self.timers.look_by(slot.timing.due);
+                if slot.wants.has(Want::HELD) {
+                    slot.wants.take(Want::HELD);
+                    self.wake_next();
+                }
                 return Written::All;
             }
             // A TICKET and an ACK may stand before the call.

@@ -527,6 +527,9 @@ impl Conversation {
             Some(_) => self.lose_session(None, now, sink),
             None => {}
         }
+        if self.session.granted.as_ref().is_none_or(|old| old.conversation != w.conversation) {
+            (self.path.borrowed, self.path.lent) = (0, 0);
+        }
         self.session.granted = Some(granted);
         self.scheme = self.scheme_for(w);
         #[cfg(feature = "secure")]

@@ -54,6 +54,8 @@ impl Want {
     pub const PULL: Want = Want(16);
     /// Frames of exchanges.
     pub const DATA: Want = Want(32);
+    /// Nothing yet: the call waits for room in the congestion window, or has just got it.
+    pub const HELD: Want = Want(64);
 
     #[inline]
     pub fn add(&mut self, other: Want) {
@@ -87,6 +89,10 @@ pub(super) struct Slot {
     pub waiting: bool,
     /// The number of bytes of the arguments, which is asked for more often than the arguments.
     pub argument_bytes: u32,
+    /// With how many bytes a call that fits a datagram counts as under way, and with how many it counted when
+    /// it was answered, if it was sent more than once.
+    pub counted: u32,
+    pub doubted: u32,
     /// The arguments, if `shared` has none; otherwise an empty buffer.
     pub args: Vec<u8>,
     /// The arguments, if other calls share them.
@@ -103,7 +109,7 @@ pub(super) struct Slot {
 }
 
 /// When a call was sent and answered. Only `first_sent` and `margin` have a meaning before the call was first
-/// sent.
+/// sent, and `heard` if it waits for room in the congestion window: since when.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     pub first_sent: Option<Time>,
@@ -246,8 +252,9 @@ impl Slots {
         true
     }
 
-    /// Puts an activity back into the pool. Its arguments stay in it, and so do fragments to be sent and
-    /// exchanges. Returns whether there are any of the last two.
+    /// Puts an activity back into the pool. Its arguments stay in it, and so do fragments to be sent,
+    /// exchanges, and what counts as under way. Returns whether there are any of the last three, or the call
+    /// waited for room in the congestion window.
     #[inline(always)]
     pub fn close(&mut self, activity: u32) -> bool {
         let slot = &mut self.all[activity as usize];
@@ -257,8 +264,9 @@ impl Slots {
         if slot.receiving.is_some() {
             slot.receiving = None;
         }
+        let waits = slot.counted | slot.doubted | u32::from(slot.wants.0 & Want::HELD.0);
         slot.wants = Want::NONE;
-        let parts = address(&slot.sending) | address(&slot.inside) != 0;
+        let parts = address(&slot.sending) | address(&slot.inside) | waits as usize != 0;
         let (prev, next) = (slot.prev, std::mem::replace(&mut slot.next, self.free));
         self.free = activity;
         self.outstanding -= 1;

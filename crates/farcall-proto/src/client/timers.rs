@@ -73,6 +73,10 @@ impl Conversation {
             }
             asks |= self.look_at(now, activity, sink);
         }
+        if self.path.in_flight == 0 {
+            self.wake_next();
+        }
+        self.ask_for_room(now);
         // A keep-alive tells the server that callers still wait, for all their calls. Anything else that was
         // sent lately has told it too; then no keep-alive is sent.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
@@ -97,6 +101,11 @@ impl Conversation {
                 self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
                 return false;
             }
+            if self.waits_in_silence(now, activity) {
+                self.end(activity, self.failed_in_silence(Kind::Unreachable, Ran::No), sink);
+                return false;
+            }
+            let slot = self.slots.at(activity);
             let by = slot.timing.margin.begin_by(slot.call.deadline).or(slot.call.deadline);
             match by {
                 Some(by) if by <= now => self.end(activity, failed(Kind::Deadline, Ran::No), sink),
@@ -185,6 +194,7 @@ impl Conversation {
     /// between tries doubles, up to a maximum.
     fn ask_again(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at_mut(activity);
+        let since = slot.timing.first_sent.map_or(now, |sent| sent.max(slot.timing.reminded));
         slot.timing.unanswered += 1;
         slot.timing.reminded = now;
         slot.timing.timed = false;
@@ -194,6 +204,7 @@ impl Conversation {
         let (want, sequence) = (slot.reminder(), slot.sequence);
         if want == Want::CALL {
             self.stats.retransmitted += 1;
+            self.asks_again(now, activity, since, unanswered > 1);
         } else {
             // The answer to this would be taken for one to the call.
             self.timers.forget_doubt(Position::of_call(activity, sequence));

@@ -66,6 +66,17 @@ fn a_window_that_lost_something_before_it_had_returned_makes_room() {
 }
 
 #[test]
+fn a_window_that_shrank_for_repetitions_alone_is_not_restored_by_other_fragments_that_were_late() {
+    let mut c = lossy(500);
+    // The repetitions are lost too. They counted as lost before, and nothing can prove that they were late.
+    c.lost(at(2000), (at(1990), 0), 1200, true);
+    let small = c.window(1200);
+    assert!(small < 134_400);
+    c.restore(1200);
+    assert_eq!(c.window(1200), small);
+}
+
+#[test]
 fn over_a_near_path_the_window_grows_as_fast_as_renos() {
     let mut c = lossy(500);
     // A thousand round trips of a tenth of a millisecond.

@@ -75,7 +75,7 @@ impl Exchanges {
         let Idle { number, ours, theirs, directions, received, touched, begun, direction } = idle;
         let (inflow, outflow) = match direction {
             Direction::Out(outgoing) => (Inflow::new(mutant), Outflow::resume(outgoing, mutant)),
-            Direction::In(inflow) => (Inflow::resume(inflow, mutant), Outflow::new(mutant)),
+            Direction::In(inflow) => (Inflow::resume(inflow, mutant), Outflow::new(mutant, 0)),
         };
         let open = vec![Exchange { number, mutant, inflow, outflow, begun, ..Exchange::default() }];
         Exchanges {

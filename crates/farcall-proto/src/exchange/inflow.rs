@@ -38,6 +38,8 @@ pub(super) struct Inflow {
     limit: u64,
     /// The `limit` of which the last CREDIT told the sender.
     told: u64,
+    /// How many bytes the sender was lent, until the user has taken in so many that it may have them anyway.
+    loan: u32,
     /// The largest number of a datagram with DATA of this direction.
     largest: u64,
     /// Whether the sender is to get a CREDIT even if there is no gap.
@@ -71,6 +73,7 @@ impl Default for Inflow {
             end: None,
             limit,
             told: limit,
+            loan: 0,
             largest: 0,
             asked: false,
             unacknowledged: false,
@@ -115,6 +118,28 @@ impl Inflow {
     pub fn resume(idle: IdleInflow, mutant: Mutant) -> Inflow {
         let IdleInflow { taken, limit, told, largest } = idle;
         Inflow { taken, limit, told, largest, ..Inflow::new(mutant) }
+    }
+
+    /// Allows the sender of a direction of which nothing has come to send the first `lent` bytes, because
+    /// this end has told it that a direction begins with as much credit.
+    pub fn lend(&mut self, lent: u32) {
+        let is_new = self.largest == 0 && self.taken == 0;
+        if is_new && u64::from(lent) > self.limit && !self.mutant.breaks(Rule::LoanRefused) {
+            (self.limit, self.loan) = (lent.into(), lent);
+            self.told = self.limit;
+        }
+    }
+
+    /// Returns how many bytes the sender was lent and could not have otherwise.
+    pub fn loan(&self) -> u32 {
+        if self.stopped.is_some() || self.closed { 0 } else { self.loan }
+    }
+
+    /// Returns how many bytes a direction like this may begin with, or `None` if it has had no more than the
+    /// initial window, or takes no more.
+    pub fn lends(&self) -> Option<u32> {
+        let left = u32::try_from(self.limit - self.through()).ok()?;
+        (left > INITIAL_WINDOW && self.stopped.is_none() && !self.closed).then_some(left)
     }
 
     /// Stores the bytes of a DATA that came in datagram `number`. Holds no more than `most` bytes, and drops
@@ -302,6 +327,9 @@ impl Inflow {
     pub fn grant(&mut self, window: u64) {
         if self.stopped.is_none() {
             self.limit = self.limit.max(self.taken + window);
+            if self.taken + window >= self.loan.into() {
+                self.loan = 0;
+            }
         }
     }
 

@@ -132,6 +132,8 @@ pub(crate) struct Exchanges {
     concluded: bool,
     /// The memory that the open exchanges hold, in bytes.
     held: usize,
+    /// How many bytes the other end was lent in all directions that it sends.
+    on_loan: usize,
     /// The earliest time at which [`Exchanges::look`] has something to do.
     due: Option<Time>,
     mutant: Mutant,
@@ -172,19 +174,21 @@ impl Exchanges {
             until_larger: 0,
             concluded: false,
             held: 0,
+            on_loan: 0,
             due: None,
             mutant,
         }
     }
 
-    /// Opens an exchange, and returns its number. Returns `None` if this end has [`MAX_OPEN`] exchanges open.
-    pub fn open(&mut self) -> Option<u32> {
+    /// Opens an exchange on this path, and returns its number. Returns `None` if this end has [`MAX_OPEN`]
+    /// exchanges open.
+    pub fn open(&mut self, path: &Path) -> Option<u32> {
         if self.open.iter().filter(|exchange| self.is_ours(exchange.number)).count() >= MAX_OPEN {
             return None;
         }
         let number = self.lowest.checked_add(self.ours.checked_mul(2)?)?;
         self.ours += 1;
-        self.insert(number);
+        self.insert(number, path);
         Some(number)
     }
 
@@ -255,11 +259,12 @@ impl Exchanges {
         way: &mut Way<'_>,
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
-        self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
+        self.open_theirs(position.exchange, most > BASE_DATAGRAM, way.path)?;
         let news = self.act(position.exchange, |Exchange { inflow, outflow, .. }| {
             if data.has_all {
                 outflow.finish(way);
             }
+            inflow.lend(way.path.may_lend());
             let brought = inflow.receive(number, data, most);
             (brought && !std::mem::replace(&mut inflow.noticed, true), inflow.contradicted)
         });
@@ -298,7 +303,7 @@ impl Exchanges {
         way: &mut Way<'_>,
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
-        self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
+        self.open_theirs(position.exchange, most > BASE_DATAGRAM, way.path)?;
         if self.mutant.breaks(Rule::StopIgnored) {
             return Ok(None);
         }
@@ -433,6 +438,11 @@ impl Exchanges {
         self.open.capacity() * size_of::<Exchange>() + self.held
     }
 
+    /// Returns how many bytes the other end was lent and may not have sent otherwise.
+    pub fn on_loan(&self) -> usize {
+        self.on_loan
+    }
+
     fn is_ours(&self, number: u32) -> bool {
         number % 2 == self.lowest % 2
     }
@@ -454,16 +464,18 @@ impl Exchanges {
     fn act<R>(&mut self, number: u32, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
         let exchange = &mut self.open[place];
-        let (memory, due) = (exchange.memory(), exchange.due());
+        let (memory, due, loan) = (exchange.memory(), exchange.due(), exchange.inflow.loan());
         let done = act(exchange);
         self.received += u32::from(exchange.counts());
         let (mut memory_then, mut due_then) = (exchange.memory(), exchange.due());
+        let mut loan_then = exchange.inflow.loan();
         if exchange.is_over() {
-            (memory_then, due_then) = (0, None);
+            (memory_then, due_then, loan_then) = (0, None, 0);
             self.open.remove(place);
             self.let_go();
         }
         self.held = self.held + memory_then - memory;
+        self.on_loan = self.on_loan + loan_then as usize - loan as usize;
         if due != due_then {
             let was_first = due.is_some() && due == self.due;
             self.due = if was_first { self.first_due() } else { self.due.into_iter().chain(due_then).min() };
@@ -476,18 +488,18 @@ impl Exchanges {
     ///
     /// # Errors
     /// When only this end may open an exchange of this number, and has not.
-    fn open_theirs(&mut self, number: u32, opens: bool) -> Result<(), Malformed> {
+    fn open_theirs(&mut self, number: u32, opens: bool, path: &Path) -> Result<(), Malformed> {
         if self.was_opened(number) {
             let again = self.mutant.breaks(Rule::ExchangeReopened) && !self.is_ours(number);
             if again && !self.concluded && !self.is_open(number) {
-                self.insert(number);
+                self.insert(number, path);
             }
             return Ok(());
         }
         if self.is_ours(number) {
             if self.mutant.breaks(Rule::NumbersUnchecked) {
                 if !self.is_open(number) {
-                    self.insert(number);
+                    self.insert(number, path);
                 }
                 return Ok(());
             }
@@ -500,16 +512,16 @@ impl Exchanges {
         let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
         if open + more <= MAX_OPEN_OF_PEER {
             let first = 3 - self.lowest + 2 * self.theirs;
-            (first..=number).step_by(2).for_each(|number| self.insert(number));
+            (first..=number).step_by(2).for_each(|number| self.insert(number, path));
             self.theirs = number.div_ceil(2);
         }
         Ok(())
     }
 
-    fn insert(&mut self, number: u32) {
+    fn insert(&mut self, number: u32, path: &Path) {
         let place = self.open.partition_point(|exchange| exchange.number < number);
         let mutant = self.mutant;
-        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant));
+        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant, path.borrowed));
         // Most calls have one exchange.
         if self.open.is_empty() {
             self.open.reserve_exact(1);
@@ -534,6 +546,7 @@ impl Exchanges {
         open.retain(|exchange| !exchange.is_over());
         self.let_go();
         self.held = self.open.iter().map(Exchange::memory).sum();
+        self.on_loan = self.open.iter().map(|exchange| exchange.inflow.loan() as usize).sum();
         self.due = self.first_due();
     }
 
@@ -588,7 +601,10 @@ impl Exchange {
             if !writer.fits(CREDIT_ROOM) {
                 return Written::Full;
             }
-            writer.credit(position, has_all, self.inflow.extent(), self.inflow.beyond());
+            let lent = self.inflow.lends().filter(|_| !has_all);
+            way.path.lent = way.path.lent.max(lent.unwrap_or(0));
+            let says = (has_all, lent.is_some());
+            writer.credit(position, says, self.inflow.extent(), self.inflow.beyond());
             self.inflow.acknowledged();
         }
         self.outflow.write(now, position, has_all, writer, way)

@@ -69,7 +69,7 @@ impl Default for Outflow {
     fn default() -> Outflow {
         Outflow {
             kept: Kept::default(),
-            sending: Outgoing::stream(),
+            sending: Outgoing::stream(0),
             ended: false,
             cut: false,
             wants_room: false,
@@ -84,9 +84,10 @@ impl Default for Outflow {
 }
 
 impl Outflow {
-    /// Makes a direction of which nothing was sent.
-    pub fn new(mutant: Mutant) -> Outflow {
-        Outflow { mutant, ..Outflow::default() }
+    /// Makes a direction of which nothing was sent. It begins with this credit, but at least with the initial
+    /// window.
+    pub fn new(mutant: Mutant, credit: u32) -> Outflow {
+        Outflow { mutant, sending: Outgoing::stream(credit), ..Outflow::default() }
     }
 
     /// Returns the small form of the direction, if no byte of it is under way or to be sent, and the user
@@ -100,7 +101,7 @@ impl Outflow {
     /// Restores the direction from its small form.
     pub fn resume(idle: IdleOutgoing, mutant: Mutant) -> Outflow {
         let sending = Outgoing::resume(idle);
-        Outflow { kept: Kept::from(sending.added()), sending, ..Outflow::new(mutant) }
+        Outflow { kept: Kept::from(sending.added()), sending, mutant, ..Outflow::default() }
     }
 
     /// Returns how many bytes the user may add. The receiver's limit bounds them, and `window` bounds the
@@ -180,6 +181,7 @@ impl Outflow {
             select.extent.through = added;
         }
         way.path.mutant = self.mutant;
+        way.path.borrowed = way.path.borrowed.max(credit.lent);
         let heard = way.path.heard(
             (now, Duration::from_nanos(way.patience)),
             &mut self.sending,

@@ -163,7 +163,8 @@ fn run(seed: u64) {
         let losing = step < 600;
         for at in [0, 1] {
             if !finishing && random.below(20) == 0 && sides[at].users.len() < 40 {
-                let number = sides[at].exchanges.open().expect("few are open");
+                let Side { exchanges, path, .. } = &mut sides[at];
+                let number = exchanges.open(path).expect("few are open");
                 sides[at].users.insert(number, User::default());
             }
             for number in sides[at].users.keys().copied().collect::<Vec<_>>() {
@@ -269,9 +270,34 @@ impl Endless {
 }
 
 #[test]
+fn a_new_direction_begins_with_the_credit_that_was_lent_and_goes_back_if_the_receiver_forgot_the_loan() {
+    for forgets in [false, true] {
+        let mut ends = [Side::new(1, 1200), Side::new(2, 1200)];
+        let number = ends[0].exchanges.open(&Path::default()).unwrap();
+        let mut endless = Endless { ends, number, now: 1_000_000_000 };
+        assert_eq!(endless.ends[0].path.borrowed, 0);
+        (0..20).for_each(|_| _ = endless.pass(false));
+        let [sender, receiver] = &mut endless.ends;
+        let lent = sender.path.borrowed;
+        assert!(lent > WINDOW / 2 && lent <= receiver.path.lent, "{lent} of {} bytes", receiver.path.lent);
+        receiver.path.lent = if forgets { 0 } else { receiver.path.lent };
+        let number = sender.exchanges.open(&sender.path).unwrap();
+        let bytes = Bytes::from(vec![7; 2 * WINDOW as usize]);
+        let added = sender.exchanges.add(number, (&[], &bytes), Tail::More, WINDOW);
+        assert_eq!(added, Some(lent as usize & !3), "the credit at the beginning");
+        endless.number = number;
+        let mut taken = 0;
+        for _ in 0..20 {
+            taken += endless.pass(false);
+        }
+        assert!(taken >= 2 * WINDOW, "{taken} bytes, the receiver forgets: {forgets}");
+    }
+}
+
+#[test]
 fn what_is_stuck_is_sent_in_small_datagrams_until_enough_has_arrived_each_time_twice_as_much() {
     let mut ends = [Side::new(1, 1200), Side::new(2, 1200)];
-    let number = ends[0].exchanges.open().unwrap();
+    let number = ends[0].exchanges.open(&Path::default()).unwrap();
     let mut endless = Endless { ends, number, now: 1_000_000_000 };
     assert!(endless.pass(false) > 0 && !endless.ends[0].exchanges.stuck);
     for expected in [SMALL_BYTES, 2 * SMALL_BYTES, 4 * SMALL_BYTES] {

@@ -38,7 +38,7 @@ impl Server {
     /// exchange when the server sends in it.
     pub fn open_exchange(&mut self, call: CallKey) -> Option<u32> {
         let place = self.executing(call)?;
-        self.inside(place, call.activity, true, |exchanges, _| exchanges.open())?
+        self.inside(place, call.activity, true, |exchanges, way| exchanges.open(way.path))?
     }
 
     /// Sends as many of the bytes in an exchange as there is room for, and returns how many. The number of

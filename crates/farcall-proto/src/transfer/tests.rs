@@ -337,7 +337,7 @@ fn read(bytes: &[u8]) -> Select<'_> {
 
 #[test]
 fn a_direction_grows_and_its_end_is_sent_beyond_the_limit() {
-    let mut m = Outgoing::stream();
+    let mut m = Outgoing::stream(0);
     assert_eq!(m.next(1200, WIDE), Next::Nothing);
     m.extend(100);
     assert_eq!(send(&mut m, 1, 1200, WIDE), (100, true));
@@ -360,9 +360,24 @@ fn a_direction_grows_and_its_end_is_sent_beyond_the_limit() {
 }
 
 #[test]
+fn a_first_report_that_allows_less_than_was_lent_bounds_what_is_sent_next() {
+    let mut m = Outgoing::stream(100_000);
+    m.extend(100_000);
+    assert_eq!(send(&mut m, 1, 4_000, WIDE).0, 4_000);
+    let bytes = select_bytes(4_000, 12_000, 1, &[]);
+    m.heard(Time::from_nanos(2), &read(&bytes), Duration::ZERO);
+    let mut reached = 0;
+    while let Next::Range { start, end, ask, .. } = m.next(4_000, WIDE) {
+        m.sent(Time::from_nanos(3), 2, start, end, ask);
+        reached = end;
+    }
+    assert_eq!(reached, 12_000);
+}
+
+#[test]
 fn a_direction_that_is_cut_ends_where_it_is() {
     for ended in [false, true] {
-        let mut m = Outgoing::stream();
+        let mut m = Outgoing::stream(0);
         m.extend(3000);
         assert_eq!(send(&mut m, 1, 1000, WIDE), (1000, false));
         if ended {

@@ -16,6 +16,10 @@ const PULL: u8 = 0x01;
 /// wants no more.
 const ALL: u8 = 0x02;
 
+/// The flag of a CREDIT that says that each further direction to its sender begins with as much credit as it
+/// leaves beyond `through`.
+const LENDS: u8 = 0x04;
+
 /// The bytes of an [`Extent`] in a SELECT.
 const EXTENT: usize = 16;
 /// The bytes of an [`Extent`] in a CREDIT.
@@ -70,6 +74,8 @@ pub(crate) struct Credit<'a> {
     pub select: Select<'a>,
     /// Whether the receiver needs nothing more of the direction.
     pub all: bool,
+    /// The credit with which each further direction to this receiver begins, or 0 if the report does not say.
+    pub lent: u32,
 }
 
 impl<'a> Credit<'a> {
@@ -77,7 +83,9 @@ impl<'a> Credit<'a> {
         let position = Position::read(&mut r)?;
         let extent = Extent { through: r.u64()?, limit: r.u64()?, largest: r.u64()? };
         let select = Select { extent, pull: false, base: extent.through, ranges: ranges(r)? };
-        Ok((position, Credit { select, all: flags & ALL != 0 }))
+        let left = extent.limit.saturating_sub(extent.through);
+        let lent = if flags & LENDS != 0 { u32::try_from(left).unwrap_or(u32::MAX) } else { 0 };
+        Ok((position, Credit { select, all: flags & ALL != 0, lent }))
     }
 }
 
@@ -114,18 +122,19 @@ impl Writer<'_> {
     }
 
     /// Writes a CREDIT with `extent` and as many of the ranges `beyond` the first gap as fit. `all` says that
-    /// nothing more of the direction is needed. There must be room for the extent.
+    /// nothing more of the direction is needed, and `lends` that further directions begin with as much
+    /// credit. There must be room for the extent.
     pub fn credit(
         &mut self,
         position: Position,
-        all: bool,
+        (all, lends): (bool, bool),
         extent: Extent,
         beyond: impl Iterator<Item = (u64, u64)> + Clone,
     ) {
         let fits = self.room().saturating_sub(POSITION + CREDIT_EXTENT) / RANGE;
         let relative = |offset: u64| u32::try_from(offset.saturating_sub(extent.through)).unwrap_or(u32::MAX);
         let ranges = || beyond.clone().take(MAX_RANGES.min(fits));
-        let flags = if all { ALL } else { 0 };
+        let flags = if all { ALL } else { 0 } | if lends { LENDS } else { 0 };
         let mut body = self.position(CREDIT, flags, position, CREDIT_EXTENT + RANGE * ranges().count());
         body.u64(extent.through).u64(extent.limit).u64(extent.largest);
         for (start, end) in ranges() {
@@ -136,7 +145,7 @@ impl Writer<'_> {
     /// Writes a CREDIT that says that nothing more of a direction is needed.
     pub fn credit_all(&mut self, position: Position, through: u64) {
         let extent = Extent { through, limit: through, largest: 0 };
-        self.credit(position, true, extent, std::iter::empty());
+        self.credit(position, (true, false), extent, std::iter::empty());
     }
 }
 

@@ -45,6 +45,16 @@ fn flights(bytes: usize) -> u64 {
     flights
 }
 
+/// Returns how many bytes the end sent that sent more.
+fn sent(t: &Transfer) -> u64 {
+    t.sent.0.max(t.client_sent.0)
+}
+
+/// Returns how many bytes are sent at most for as many of transfers, with all overhead, if none is sent twice.
+fn most_sent(bytes: usize) -> u64 {
+    bytes as u64 * 5 / 4
+}
+
 #[test]
 fn slow_start_alone_bounds_a_first_transfer_over_a_clean_path_and_nothing_is_sent_twice() {
     for load in LOADS {
@@ -64,13 +74,13 @@ fn a_later_transfer_over_a_clean_path_takes_few_round_trips() {
         for round_trip in ROUND_TRIPS.map(|ms| ms * MILLIS) {
             let t = run(MIB, load, 3, clean(round_trip));
             let took = t.last as f64 / round_trip as f64;
-            let most = if matches!(load, Load::Result | Load::Arguments) { 3 } else { flights(MIB) + 2 };
             assert!(
-                t.last <= most * round_trip,
+                t.last <= 3 * round_trip,
                 "{load:?}: {took:.1} round trips of {} ms",
                 round_trip / MILLIS
             );
             assert_eq!(t.repeated, 0, "{load:?} in round trips of {} ms: {t:?}", round_trip / MILLIS);
+            assert!(sent(&t) <= most_sent(3 * MIB), "{load:?} in {} ms: {t:?}", round_trip / MILLIS);
         }
     }
 }
@@ -114,6 +124,12 @@ fn an_end_that_takes_what_is_late_for_lost_is_noticed() {
     let transfer = |load, mutant, path| {
         Bulk { bytes: MIB, load, transfers: 1, path, seed: 3, mutant: Mutant::of(mutant) }.run()
     };
+    let again = |mutant| {
+        let (load, path) = (Load::Down, reordering(80 * MILLIS));
+        Bulk { bytes: MIB, load, transfers: 3, path, seed: 3, mutant }.run().repeated
+    };
+    let (sound, broken) = (again(Mutant::NONE), again(Mutant::of(Rule::LoanRefused)));
+    assert!(broken > sound + 100, "{broken} fragments are repeated, otherwise {sound}");
     for load in [Load::Result, Load::Down] {
         let t = transfer(load, Rule::UnmeasuredIsShort, clean(80 * MILLIS));
         assert!(t.repeated > 0, "{load:?}: {t:?}");

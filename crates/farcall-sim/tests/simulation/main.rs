@@ -10,6 +10,7 @@ mod courier;
 mod courier_cooper;
 #[cfg(unix)]
 mod courier_expedited;
+mod crowds;
 mod deadlines;
 mod driver;
 mod first_calls;

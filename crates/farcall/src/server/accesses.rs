@@ -474,7 +474,8 @@ mod tests {
             let url = segment.url();
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.connect(url["udp://".len()..].split('/').next().unwrap()).unwrap();
-            let config = ClientConfig { max_datagram: BASE_DATAGRAM, ..ClientConfig::default() };
+            let config =
+                ClientConfig { max_datagram: BASE_DATAGRAM, loopback: true, ..ClientConfig::default() };
             let conversation = Conversation::new(config, 7);
             let mut stranger =
                 Stranger { socket, conversation, export: 0, arguments: Vec::new(), number: 1 << 32 };
