@@ -14,7 +14,7 @@ use crate::counts::counts;
 use crate::memory::{FORGOTTEN, Head, Import, POSTED, Post, READ, REFUSED};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::mix;
-use exchanging::Inside;
+use exchanging::{Inside, Loans};
 use restored::Undone;
 
 /// An invariant that did not hold.
@@ -244,6 +244,7 @@ pub struct Oracle {
     exports: HashMap<u64, usize>,
     undone: Undone,
     inside: HashMap<usize, Inside>,
+    loans: Loans,
     counts: Outcomes,
 }
 

@@ -521,7 +521,8 @@ impl Exchanges {
     fn insert(&mut self, number: u32, path: &Path) {
         let place = self.open.partition_point(|exchange| exchange.number < number);
         let mutant = self.mutant;
-        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant, path.borrowed));
+        let credit = if mutant.breaks(Rule::LoanExceeded) { 8 * INITIAL_WINDOW } else { path.borrowed };
+        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant, credit));
         // Most calls have one exchange.
         if self.open.is_empty() {
             self.open.reserve_exact(1);

@@ -1,6 +1,6 @@
 //! The invariants of what passes inside calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Call, Oracle};
 use crate::exchanging::{End, content, unwinds};
@@ -29,13 +29,32 @@ pub(super) struct Inside {
 struct Direction {
     sent: u64,
     taken: u64,
+    /// The most that the receiver had lent before its user took the first byte: it lends as much to each
+    /// direction of which nothing has come.
+    loan: u64,
     /// The receiver's user takes no more.
     stopped: bool,
     /// How often a signal's question or answer was given to the receiver's user.
     handled: u32,
 }
 
+/// The most that clients and servers have lent one another, in bytes: by the client, the server, and the end
+/// that may send.
+pub(super) type Loans = HashMap<(usize, usize, End), u64>;
+
+/// Returns how many bytes beyond those that its user has taken a receiver may allow, unless it has lent more.
+fn credit(taken: u64) -> u64 {
+    (4 * taken).max(FIRST_CREDIT)
+}
+
 impl Oracle {
+    /// Returns the most that the other end of a call may have lent this one by now. An end lends what it
+    /// allows in any direction of the conversation.
+    fn loan(&mut self, call: usize, to: End) -> &mut u64 {
+        let Call { client, server, .. } = self.calls[call];
+        self.loans.entry((client, server, to)).or_default()
+    }
+
     /// Notes that a server begins to execute a call with exchanges.
     pub fn begin_inside(&mut self, call: usize) {
         self.counts.exchanging += 1;
@@ -45,12 +64,16 @@ impl Oracle {
     /// Notes how many bytes the user of one end has added to its direction.
     pub fn sends(&mut self, now: Nanos, call: usize, which: (u32, End), sent: u64) {
         let unwinding = which.1 == End::Client && unwinds(self.token(call), which.0);
+        let lent = *self.loan(call, which.1);
         let inside = self.inside.entry(call).or_default();
         inside.unwound |= unwinding;
         let direction = inside.directions.entry(which).or_default();
         self.counts.carried += sent.saturating_sub(direction.sent);
+        if direction.taken == 0 {
+            direction.loan = lent;
+        }
         direction.sent = direction.sent.max(sent);
-        let most = direction.taken + (4 * direction.taken).max(FIRST_CREDIT);
+        let most = direction.loan.max(direction.taken + credit(direction.taken));
         let truth = *direction;
         if sent > most && !inside.restored {
             self.violate("credit-is-kept", now, || format!("call {call}, {which:?}: {truth:?}"));
@@ -61,11 +84,16 @@ impl Oracle {
     pub fn takes(&mut self, now: Nanos, call: usize, which: (u32, End), start: u64, bytes: &[u8]) {
         let mut expected = Vec::with_capacity(bytes.len());
         content((self.token(call), which.0, which.1), start, bytes.len() as u64, &mut expected);
+        let lent = *self.loan(call, which.1);
         let inside = self.inside.entry(call).or_default();
         inside.touched |= which.1 == End::Server;
         let direction = inside.directions.entry(which).or_default();
+        if direction.taken == 0 {
+            direction.loan = lent;
+        }
         direction.taken = direction.taken.max(start + bytes.len() as u64);
         let truth = *direction;
+        *self.loan(call, which.1) = lent.max(credit(truth.taken));
         if bytes != expected || truth.taken > truth.sent {
             self.violate("bytes-in-order-and-once", now, || {
                 format!("call {call}, {which:?}: {} bytes from {start} on: {truth:?}", bytes.len())
