@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{EXPORT, Pair, Told, fingerprint, frames_of};
 use farcall_base::work;
-use farcall_proto::fuzzing::kinds::DRAIN;
+use farcall_proto::fuzzing::kinds::{CALL, DRAIN};
 use farcall_proto::server::{Export, Finish};
 use farcall_proto::{ClientConfig, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 
@@ -34,6 +34,26 @@ fn a_call_that_was_lost_ends_at_the_word_and_one_that_executes_is_finished() {
     let result = pair.finish(executes, Finish::Result, b"result..");
     pair.hear(&result);
     assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+}
+
+#[test]
+fn long_calls_that_wait_for_room_when_the_server_drains_are_not_sent_any_more() {
+    for calls in 1..=3 {
+        let mut pair = Pair::acquainted();
+        for token in 1..=calls {
+            pair.start(token, &[7; 100_000]);
+        }
+        assert!(!pair.sent().is_empty());
+        let under_way = pair.client.stats().in_flight;
+        assert!(under_way > 0 && pair.sent().is_empty(), "{under_way} bytes fill the window");
+        let words = drain(&mut pair, None);
+        pair.hear(&words);
+        assert_eq!(pair.told, (1..=calls).map(|token| (token, failed(Kind::Draining))).collect::<Vec<_>>());
+        let sent: Vec<_> = pair.sent().iter().flat_map(|datagram| frames_of(datagram)).collect();
+        assert!(!sent.contains(&CALL), "{sent:x?}");
+        let stats = pair.client.stats();
+        assert_eq!((stats.outstanding, stats.in_flight), (0, 0));
+    }
 }
 
 /// Returns what the caller of a call that was lost is told when the server drains.
