@@ -101,17 +101,17 @@ impl Conversation {
                 self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
                 return false;
             }
+            let slot = self.slots.at(activity);
+            let by = slot.timing.margin.begin_by(slot.call.deadline).or(slot.call.deadline);
+            if by.is_some_and(|by| by <= now) {
+                self.end(activity, failed(Kind::Deadline, Ran::No), sink);
+                return false;
+            }
             if self.waits_in_silence(now, activity) {
                 self.end(activity, self.failed_in_silence(Kind::Unreachable, Ran::No), sink);
                 return false;
             }
-            let slot = self.slots.at(activity);
-            let by = slot.timing.margin.begin_by(slot.call.deadline).or(slot.call.deadline);
-            match by {
-                Some(by) if by <= now => self.end(activity, failed(Kind::Deadline, Ran::No), sink),
-                Some(by) => self.timers.check = self.timers.check.min(by),
-                None => {}
-            }
+            self.timers.check = by.map_or(self.timers.check, |by| self.timers.check.min(by));
             return false;
         }
         if let (false, Some(deadline)) = (told, slot.call.deadline) {
