@@ -304,6 +304,8 @@ mutants! {
     ShortCallsUncounted = "short-calls-not-counted",
     /// A client whose calls wait for room does not ask which calls have left the path.
     RoomUnasked = "room-not-asked",
+    /// The bytes of a short call that ends stay counted as under way.
+    ShortCallsKept = "short-calls-kept",
     /// A direction begins with more credit than was lent.
     LoanExceeded = "loan-exceeded",
 }

@@ -38,6 +38,24 @@ pub(crate) struct Path {
     pub mutant: Mutant,
 }
 
+/// With how many bytes something counts as under way, besides messages and exchanges. Only [`Path::count`]
+/// changes it, so that no more and no less is given back than was counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counted(u32);
+
+impl Counted {
+    /// Returns whether anything counts.
+    #[inline]
+    pub fn is_some(&self) -> bool {
+        self.0 > 0
+    }
+
+    /// Returns how many bytes count.
+    pub fn bytes(&self) -> u32 {
+        self.0
+    }
+}
+
 impl Path {
     /// Makes a path of which nothing is known, for an end with this deliberate fault.
     pub fn new(mutant: Mutant) -> Path {
@@ -51,6 +69,14 @@ impl Path {
         let millis = self.round_trip.smoothed().map_or(0, |smoothed| smoothed.as_millis() as u64);
         let wide = u64::from(window).saturating_mul(millis);
         window.max(wide.min(WIDEST_WINDOW.into()) as u32)
+    }
+
+    /// Counts something with `bytes` as under way, in place of those with which it counted before. Returns
+    /// how many these were.
+    pub fn count(&mut self, counted: &mut Counted, bytes: u32) -> u32 {
+        let before = std::mem::replace(&mut counted.0, bytes);
+        self.in_flight = self.in_flight + bytes - before;
+        before
     }
 
     /// Returns with how much credit a direction begins that the peer sends.

@@ -668,6 +668,7 @@ impl Run {
             steps += 1;
             if steps % 16 == 0 {
                 self.server.audit();
+                self.clients.iter().for_each(|client| client.conversation.audit());
             }
             if self.now.since(began) >= ENDS_WITHIN {
                 panic!("a call does not end\n{}", self.what_is_left());

@@ -19,12 +19,14 @@
 //! | `obstacles.rs` | why the server may be silent, for people |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | how long slow procedures usually take |
+//! | `audit.rs` | checks all counts, for tests |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
 mod admission;
 #[cfg(feature = "secure")]
 mod agreement;
+mod audit;
 mod closing;
 mod drain;
 mod evidence;
@@ -59,7 +61,7 @@ use std::time::Duration;
 use farcall_base::{MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
 
 use crate::config::{PATIENCE, silence_of};
-use crate::path::{Mtu, Path};
+use crate::path::{Counted, Mtu, Path};
 use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, Time, Trace, nanos};
@@ -720,6 +722,9 @@ impl Conversation {
     /// Drops the fragments and the exchanges of a call that has ended, and its place in the congestion window.
     #[cold]
     fn drop_parts(&mut self, activity: u32) {
+        if self.config.mutant.breaks(Rule::ShortCallsKept) {
+            self.slots.at_mut(activity).counted = Counted::default();
+        }
         self.uncount(activity);
         let slot = self.slots.at_mut(activity);
         slot.doubted = 0;

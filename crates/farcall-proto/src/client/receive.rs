@@ -223,7 +223,7 @@ impl Conversation {
             self.stats.duplicates += 1;
             return None;
         }
-        let counts = slot.counted > 0;
+        let counts = slot.counted.is_some();
         self.slots.at_mut(position.activity).timing.mentioned = true;
         if counts {
             self.landed(now, position.activity);

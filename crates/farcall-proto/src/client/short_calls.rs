@@ -64,13 +64,20 @@ impl Conversation {
             }
             slot.wants.add(Want::HELD);
             self.path.wait_in_turn(activity, &mut slot.waiting, woken);
-            let due = now + self.question_gap();
-            self.timers.look_by(*self.transfers.question.due.get_or_insert(due));
+            self.begin_to_ask(now);
             return false;
         }
-        let slot = self.slots.at_mut(activity);
-        self.path.in_flight += bytes - std::mem::replace(&mut slot.counted, bytes).min(bytes);
+        self.path.count(&mut self.slots.at_mut(activity).counted, bytes);
         true
+    }
+
+    /// Has the client ask for room a little later than a round trip from now, if calls did not wait before.
+    fn begin_to_ask(&mut self, now: Time) {
+        if self.transfers.question.due.is_none() {
+            self.transfers.question.unanswered = 0;
+        }
+        let due = now + self.question_gap();
+        self.timers.look_by(*self.transfers.question.due.get_or_insert(due));
     }
 
     /// Returns whether a call has waited for room in the window as long as the server may be silent, and the
@@ -128,7 +135,7 @@ impl Conversation {
     fn sent_last(&self) -> Option<u32> {
         let counts = |activity: &u32| {
             let slot = self.slots.at(*activity);
-            slot.counted > 0 && slot.stage == Stage::Sending
+            slot.counted.is_some() && slot.stage == Stage::Sending
         };
         let all = std::iter::successors(self.slots.first(), |activity| self.slots.after(*activity));
         all.filter(counts).max_by_key(|activity| last_sent(self.slots.at(*activity)))
@@ -141,7 +148,7 @@ impl Conversation {
         while let Some(activity) = next {
             next = self.slots.after(activity);
             let slot = self.slots.at(activity);
-            if slot.counted > 0 && last_sent(slot) <= sent {
+            if slot.counted.is_some() && last_sent(slot) <= sent {
                 bytes += self.uncount(activity);
             }
         }
@@ -188,16 +195,14 @@ impl Conversation {
 
     /// No longer counts a call as under way. Returns how many bytes it counted.
     pub(super) fn uncount(&mut self, activity: u32) -> u32 {
-        let bytes = std::mem::take(&mut self.slots.at_mut(activity).counted);
-        self.path.in_flight -= bytes;
-        bytes
+        self.path.count(&mut self.slots.at_mut(activity).counted, 0)
     }
 
-    /// Takes a call that is being sent again out of what is under way. Once, its procedure may only take
-    /// long. If it was sent again `before`, in vain, it counts as lost.
-    pub(super) fn asks_again(&mut self, now: Time, activity: u32, since: Time, before: bool) {
+    /// No longer counts a call as under way that is asked about again, or sent again. Once, its procedure may
+    /// only take long. If it was sent again before, in vain, it `is_lost`.
+    pub(super) fn asks_again(&mut self, now: Time, activity: u32, since: Time, is_lost: bool) {
         let bytes = self.uncount(activity);
-        if bytes > 0 && before {
+        if bytes > 0 && is_lost {
             self.path.congestion.lost(now, (since, bytes), self.mtu.datagram, true);
         }
     }

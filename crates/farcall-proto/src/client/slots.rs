@@ -13,6 +13,7 @@ use farcall_base::SharedArguments;
 
 use super::inside::Inside;
 use super::{Call, CallId, Margin};
+use crate::path::Counted;
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{CallHead, Meta, Position, Status};
 use crate::{Ran, Time, address};
@@ -89,9 +90,9 @@ pub(super) struct Slot {
     pub waiting: bool,
     /// The number of bytes of the arguments, which is asked for more often than the arguments.
     pub argument_bytes: u32,
-    /// With how many bytes a call that fits a datagram counts as under way, and with how many it counted when
-    /// it was answered, if it was sent more than once.
-    pub counted: u32,
+    /// With how many bytes a call that fits a datagram counts as under way.
+    pub counted: Counted,
+    /// With how many it counted when it was answered, if it was sent more than once.
     pub doubted: u32,
     /// The arguments, if `shared` has none; otherwise an empty buffer.
     pub args: Vec<u8>,
@@ -264,9 +265,9 @@ impl Slots {
         if slot.receiving.is_some() {
             slot.receiving = None;
         }
-        let waits = slot.counted | slot.doubted | u32::from(slot.wants.0 & Want::HELD.0);
+        let counts = slot.counted.is_some() | (slot.doubted > 0) | slot.wants.has(Want::HELD);
         slot.wants = Want::NONE;
-        let parts = address(&slot.sending) | address(&slot.inside) | waits as usize != 0;
+        let parts = (address(&slot.sending) | address(&slot.inside) != 0) | counts;
         let (prev, next) = (slot.prev, std::mem::replace(&mut slot.next, self.free));
         self.free = activity;
         self.outstanding -= 1;

@@ -202,9 +202,9 @@ impl Conversation {
         slot.timing.interval = (slot.timing.interval * 2).min(self.timers.most_interval);
         let unanswered = slot.timing.unanswered;
         let (want, sequence) = (slot.reminder(), slot.sequence);
+        self.asks_again(now, activity, since, want == Want::CALL && unanswered > 1);
         if want == Want::CALL {
             self.stats.retransmitted += 1;
-            self.asks_again(now, activity, since, unanswered > 1);
         } else {
             // The answer to this would be taken for one to the call.
             self.timers.forget_doubt(Position::of_call(activity, sequence));

@@ -166,6 +166,7 @@ impl Pair {
         self.client.handle_timeout(self.now, &mut |e| told.push(note(e)));
         self.server.handle_timeout(self.now);
         self.server.audit();
+        self.client.audit();
     }
 
     /// Exchanges datagrams until both ends are silent. Every call returns its own arguments. Returns the
