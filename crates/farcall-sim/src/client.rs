@@ -734,6 +734,7 @@ impl ClientNode {
     /// Asserts at the end of the run that no call is outstanding and no timer runs.
     pub fn must_be_idle(&self, g: &mut Ground) {
         for talk in self.conversations.iter().flatten() {
+            talk.core.audit();
             let stats = talk.core.stats();
             let left = (stats.outstanding, talk.core.timeout(), stats.in_flight, talk.core.has_news());
             if left != (0, None, 0, false) {
