@@ -9,7 +9,8 @@ use crate::rates::{Measured, method, rates_of};
 
 /// Beside which the others are compared: it awaits calls of blocking procedures, over UDP.
 const BESIDE: &str = "farcall-tasks";
-const PEERS: [&str; 5] = ["farcall-tasks-async", "farcall-tasks-shm", "farcall-tasks-async-shm", "tarpc", "tonic"];
+const PEERS: [&str; 5] =
+    ["farcall-tasks-async", "farcall-tasks-shm", "farcall-tasks-async-shm", "tarpc", "tonic"];
 
 #[derive(Debug, clap::Args)]
 pub struct Tasks {

@@ -218,7 +218,8 @@ where
         let left = Arc::new(AtomicUsize::new(calls));
         let start = |_| {
             let (client, call, wanted, left) = (self.client.clone(), self.call, self.wanted, left.clone());
-            let take = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            let take =
+                move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
             self.runtime.spawn(async move {
                 while take().is_ok() {
                     call(client.clone(), wanted).await?;

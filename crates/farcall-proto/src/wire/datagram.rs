@@ -2,7 +2,6 @@
 
 use super::kinds::{BIND, TICKET};
 use super::{Body, Malformed, Number};
-use crate::BASE_DATAGRAM;
 use crate::scheme::Scheme;
 
 /// The wire version that this crate speaks.
@@ -366,8 +365,8 @@ impl<'a> Writer<'a> {
 
 /// Returns the frames that `write` writes, for a datagram of at most `limit` bytes in that scheme.
 pub(crate) fn frames_by(limit: usize, scheme: Scheme, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
-    let mut out = [0; BASE_DATAGRAM];
-    let mut writer = Writer::new(&mut out, limit.min(BASE_DATAGRAM), Target::without_secrets(0, scheme));
+    let mut out = vec![0; limit];
+    let mut writer = Writer::new(&mut out, limit, Target::without_secrets(0, scheme));
     write(&mut writer);
     writer.written().to_vec()
 }
