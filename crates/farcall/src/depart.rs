@@ -33,12 +33,13 @@ pub(crate) const ROOM: usize = SEND_AT_BYTES + farcall_proto::MAX_DATAGRAM;
 
 /// Sends the datagrams that `write` writes into `out`, a buffer of [`ROOM`] bytes. Ends when `write` writes
 /// nothing, or says that no other datagram is ready. `failed` gets the error of each send that the system
-/// refuses; those datagrams are lost, as any may be in a network.
+/// refuses, and the length of the longest datagram of that send; those datagrams are lost, as any may be in a
+/// network.
 pub(crate) fn depart(
     socket: &dyn Socket,
     out: &mut [u8],
     mut write: impl FnMut(&mut [u8]) -> Option<Departing>,
-    mut failed: impl FnMut(SocketAddr, io::Error),
+    mut failed: impl FnMut(usize, io::Error),
 ) {
     // The datagrams from `start` to `end` are written but not sent. Each has `each` bytes; the last one may
     // be shorter.
@@ -51,7 +52,7 @@ pub(crate) fn depart(
             None => socket.send_train(to, batch, each),
         };
         if let Err(why) = sent {
-            failed(to, why);
+            failed(each, why);
         }
     };
     while let Some(departing) = write(&mut out[end..]) {
@@ -96,7 +97,8 @@ mod tests {
     use super::*;
     use crate::env::{Received, Wait};
 
-    /// Records each send: the port of the receiver, and the sizes of the batch's datagrams.
+    /// Records each send: the port of the receiver, and the sizes of the batch's datagrams. Refuses datagrams
+    /// of port 9.
     #[derive(Default)]
     struct Noted(Mutex<Vec<(u16, Vec<usize>)>>);
 
@@ -107,7 +109,7 @@ mod tests {
 
         fn send_train(&self, to: SocketAddr, batch: &[u8], each: usize) -> io::Result<()> {
             self.0.lock().unwrap().push((to.port(), batch.chunks(each).map(<[u8]>::len).collect()));
-            Ok(())
+            if to.port() == 9 { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
         }
 
         fn receive(&self, _: &mut [u8], _: Wait) -> io::Result<Received> {
@@ -127,6 +129,11 @@ mod tests {
 
     /// Returns the sends of datagrams that go to these ports and have these lengths.
     fn leave(datagrams: &[(u16, usize)]) -> Vec<(u16, Vec<usize>)> {
+        leave_or(datagrams, |_| ())
+    }
+
+    /// Does the same, and tells `refused` the lengths of those that are refused.
+    fn leave_or(datagrams: &[(u16, usize)], mut refused: impl FnMut(usize)) -> Vec<(u16, Vec<usize>)> {
         let noted = Noted::default();
         let mut left = datagrams.iter();
         let write = |_: &mut [u8]| {
@@ -134,7 +141,7 @@ mod tests {
             let to = ([127, 0, 0, 1], port).into();
             Some(Departing { to, len, insert: None, cipher: None, more: left.len() > 0 })
         };
-        depart(&noted, &mut vec![0; ROOM], write, |_, _| ());
+        depart(&noted, &mut vec![0; ROOM], write, |len, _| refused(len));
         noted.0.into_inner().unwrap()
     }
 
@@ -146,6 +153,13 @@ mod tests {
         assert_eq!(leave(&[(1, 9), (1, 8), (1, 8)]), [(1, vec![9, 8]), (1, vec![8])]);
         assert_eq!(leave(&[(1, 9), (2, 9), (2, 9)]), [(1, vec![9]), (2, vec![9, 9])]);
         assert_eq!(leave(&[]), []);
+    }
+
+    #[test]
+    fn a_refused_send_is_told_by_its_own_length_and_not_by_an_earlier_ones() {
+        let mut refused = Vec::new();
+        leave_or(&[(1, 60), (9, 1500), (9, 1500), (9, 9000), (1, 70), (9, 40)], |len| refused.push(len));
+        assert_eq!(refused, [1500, 9000, 40]);
     }
 
     #[test]

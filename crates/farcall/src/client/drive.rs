@@ -537,7 +537,7 @@ impl Endpoint {
             let more = !state.conversation.is_quiet(0);
             sent.map(|len| Departing { to: peer.address, len, insert: None, cipher: None, more })
         };
-        depart(&*self.socket, out, write, |_, why| peer.lock().not_sent(now, len, &why));
+        depart(&*self.socket, out, write, |len, why| peer.lock().not_sent(now, len, &why));
         timer
     }
 

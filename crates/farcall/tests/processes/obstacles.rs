@@ -34,6 +34,7 @@ const REFUSED: &str = "no program receives at that port";
 fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     match env::var(ROLE) {
         Ok(role) if role == "server" => return serve(),
+        Ok(role) if role == "bound" => return call_again("10.77.0.1:7000"),
         Ok(role) => return call(&role),
         Err(_) => {}
     }
@@ -85,15 +86,25 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     client("nft", "delete table inet far");
 
     // The server's host lets nothing in, and says nothing.
-    server(
-        "nft",
-        "add table inet far; add chain inet far i { type filter hook input priority 0; }; \
-         add rule inet far i udp dport 7000 drop",
-    );
+    let silence = "add table inet far; add chain inet far i { type filter hook input priority 0; }; \
+                   add rule inet far i udp dport 7000 drop";
+    server("nft", silence);
     let silent = fails("10.77.0.1:7000");
     for unknown in ["program", "route", "host is", "permit", "path"] {
         assert!(silent.iter().all(|said| !said.contains(unknown)), "{silent:?}");
     }
+    server("nft", "delete table inet far");
+
+    // Nor does a client know more that has called before. (It looks for longer datagrams, which this system
+    // refuses.)
+    let (mut bound, mut said) = net.play(NAME, "bound", &net.client);
+    wait_for(&mut said, "bound");
+    server("nft", silence);
+    drop(bound.stdin.take());
+    wait_for(&mut said, "failed");
+    let silent = said.by_ref().lines().next().unwrap().unwrap();
+    assert!(bound.wait().unwrap().success());
+    assert!(silent.contains("the server does not answer") && !silent.contains("path"), "{silent}");
     server("nft", "delete table inet far");
 
     // The path becomes narrow behind a router, and then at this host.
@@ -136,4 +147,17 @@ fn call(to: &str) {
             Err(why) => println!("{why}"),
         }
     }
+}
+
+/// Calls, and says how a call fails after standard input has ended.
+fn call_again(to: &str) {
+    let runtime =
+        Runtime::builder().registry(Memory::new()).patience(Duration::from_secs(2)).build().unwrap();
+    let store = runtime.import::<dyn Store>(&format!("udp://{to}/Store")).unwrap();
+    store.put(&[7]).unwrap();
+    println!("\nbound");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    // More than one datagram takes.
+    let failed = store.put(&[7; 5_000]).unwrap_err();
+    println!("\nfailed\n{failed}");
 }
