@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use farcall_names::Entry;
+
 use super::bind::Target;
 use crate::lock;
 
@@ -26,8 +28,15 @@ struct State {
     /// The number of places that have been filled.
     used: usize,
     target: Option<Arc<Target>>,
-    /// The export that was bound last, or that was asked for and not found.
-    met: Option<u64>,
+    /// The server as the registry listed it last, if this is a member of a group that follows the registry.
+    listed: Option<Box<Listed>>,
+}
+
+/// A server that the registry has listed.
+struct Listed {
+    entry: Entry,
+    /// Whether its export was bound, or was asked for in vain.
+    is_met: bool,
 }
 
 impl Binding {
@@ -50,7 +59,7 @@ impl Binding {
             return target.clone();
         }
         state.target = Some(target.clone());
-        state.met = Some(target.export);
+        state.meet(target.export);
         if let Some(place) = self.places.get(state.used) {
             state.used += 1;
             // Only this line fills places, each of them once.
@@ -60,14 +69,32 @@ impl Binding {
         target
     }
 
-    /// Returns whether an export was bound last, or was asked for in vain.
-    pub(super) fn has_met(&self, export: u64) -> bool {
-        lock(&self.state).met == Some(export)
+    /// Notes the server as the registry lists it.
+    pub(super) fn note_listed(&self, entry: &Entry) {
+        let state = &mut *lock(&self.state);
+        if state.listed.as_ref().is_some_and(|listed| listed.entry == *entry) {
+            return;
+        }
+        let is_bound = state.target.as_ref().is_some_and(|target| target.export == entry.export);
+        let former = state.listed.as_ref().filter(|listed| listed.entry.export == entry.export);
+        let is_met = is_bound || former.is_some_and(|listed| listed.is_met);
+        state.listed = Some(Box::new(Listed { entry: entry.clone(), is_met }));
+    }
+
+    /// Returns whether the registry has listed a server to which nobody has tried to bind so far.
+    pub(super) fn has_unmet(&self) -> bool {
+        lock(&self.state).unmet().is_some()
+    }
+
+    /// Returns the server as the registry listed it last, if nobody has tried to bind to it so far: it was
+    /// started just before.
+    pub(super) fn unmet(&self) -> Option<Entry> {
+        lock(&self.state).unmet().cloned()
     }
 
     /// Notes that an export was asked for in vain.
     pub(super) fn note_met(&self, export: u64) {
-        lock(&self.state).met = Some(export);
+        lock(&self.state).meet(export);
     }
 
     /// Forgets a binding that broke.
@@ -76,5 +103,16 @@ impl Binding {
         if state.target.take_if(|bound| Arc::ptr_eq(bound, target)).is_some() {
             self.current.store(0, Ordering::Release);
         }
+    }
+}
+
+impl State {
+    fn unmet(&self) -> Option<&Entry> {
+        self.listed.as_ref().filter(|listed| !listed.is_met).map(|listed| &listed.entry)
+    }
+
+    fn meet(&mut self, export: u64) {
+        let listed = self.listed.iter_mut().filter(|listed| listed.entry.export == export);
+        listed.for_each(|listed| listed.is_met = true);
     }
 }

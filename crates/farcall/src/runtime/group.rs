@@ -434,7 +434,7 @@ impl Follower {
                     joining.push(Joiner { importer: importer.clone(), asked });
                     BoundMember { member: Member::new(name, channel_of(&importer)), importer }
                 });
-                bound.importer.note_listed(entry);
+                bound.importer.bound.note_listed(entry);
                 members.push(bound.member.clone().on_this_machine(is_near(entry, &here)));
             }
         }

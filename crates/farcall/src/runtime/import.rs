@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_names::{Entry, Name};
+use farcall_names::Name;
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
@@ -67,8 +67,6 @@ pub(super) struct Importer {
     /// none has passed.
     silent_at: AtomicU64,
     pub(super) silence: OnceLock<Box<Silence>>,
-    /// The server as the registry listed it last, if this is a member of a group that follows the registry.
-    listed: Mutex<Option<Entry>>,
 }
 
 pub(super) fn import<T: ?Sized + Interface>(
@@ -114,7 +112,7 @@ pub(super) fn importer_to(
 ) -> Arc<Importer> {
     let (bound, restarts, attempt) = (bound::Binding::default(), Restarts::default(), Mutex::default());
     let (inner, load, silent_at) = (inner.clone(), OnceLock::new(), AtomicU64::new(0));
-    let (silence, listed) = (OnceLock::new(), Mutex::default());
+    let silence = OnceLock::new();
     Arc::new_cyclic(|me| Importer {
         inner,
         me: me.clone(),
@@ -126,7 +124,6 @@ pub(super) fn importer_to(
         attempt,
         silent_at,
         silence,
-        listed,
     })
 }
 
@@ -533,30 +530,17 @@ impl Importer {
         }
     }
 
-    /// Notes the server as the registry lists it.
-    pub(super) fn note_listed(&self, entry: &Entry) {
-        *lock(&self.listed) = Some(entry.clone());
-    }
-
     /// Returns whether there is a binding, and the server has not said that it takes no more calls; or the
     /// registry has listed a server to which nobody has tried to bind so far.
     pub(super) fn is_usable(&self) -> bool {
-        let is_unmet = |entry: &Entry| !self.bound.has_met(entry.export);
-        self.bound.get().is_some_and(|target| !target.is_drained())
-            || lock(&self.listed).as_ref().is_some_and(is_unmet)
-    }
-
-    /// Returns the server as the registry listed it last, if nobody has tried to bind to it so far: it was
-    /// started just before.
-    fn unmet(&self) -> Option<Entry> {
-        lock(&self.listed).clone().filter(|entry| !self.bound.has_met(entry.export))
+        self.bound.get().is_some_and(|target| !target.is_drained()) || self.bound.has_unmet()
     }
 
     /// Binds to a server that the registry listed until it lost all its entries. `why` is why the name was
     /// not bound.
     #[cold]
     fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
-        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.unmet()) else { return Err(why) };
+        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.bound.unmet()) else { return Err(why) };
         let all = Name::Type(entry.type_name.clone());
         if self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty()) {
             return Err(why);
@@ -580,7 +564,7 @@ impl Importer {
         deadline: Option<Time>,
         over: impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Arc<Target>, CallFailed> {
-        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.unmet()) else { return Err(why) };
+        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.bound.unmet()) else { return Err(why) };
         let all = Name::Type(entry.type_name.clone());
         let listed = self.inner.entries_later(&all, false, deadline, &over).await;
         if listed.is_ok_and(|entries| !entries.is_empty()) {
