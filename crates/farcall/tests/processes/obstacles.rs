@@ -95,15 +95,8 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     }
     server("nft", "delete table inet far");
 
-    // Nor does a client know more that has called before. (It looks for longer datagrams, which this system
-    // refuses.)
-    let (mut bound, mut said) = net.play(NAME, "bound", &net.client);
-    wait_for(&mut said, "bound");
-    server("nft", silence);
-    drop(bound.stdin.take());
-    wait_for(&mut said, "failed");
-    let silent = said.by_ref().lines().next().unwrap().unwrap();
-    assert!(bound.wait().unwrap().success());
+    // Nor does a client know more that has called before, and whose longer datagrams this system refuses.
+    let silent = said_by_bound(&net, || drop(server("nft", silence)));
     assert!(silent.contains("the server does not answer") && !silent.contains("path"), "{silent}");
     server("nft", "delete table inet far");
 
@@ -117,6 +110,18 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     both_say("10.78.0.9:7000", "no datagrams of 1200 bytes, but of 1072 at most");
     client("ip", "link set far mtu 1100");
     both_say("10.77.0.1:7000", "the path takes no datagrams of 1200 bytes");
+}
+
+/// Returns what a client says of a call that has called before the server became silent.
+fn said_by_bound(net: &Net, silence: impl FnOnce()) -> String {
+    let (mut bound, mut said) = net.play(NAME, "bound", &net.client);
+    wait_for(&mut said, "bound");
+    silence();
+    drop(bound.stdin.take());
+    wait_for(&mut said, "failed");
+    let failed = said.by_ref().lines().next().unwrap().unwrap();
+    assert!(bound.wait().unwrap().success());
+    failed
 }
 
 fn serve() {
