@@ -23,7 +23,8 @@ pub(crate) struct Path {
     /// The credit with which each direction of an exchange begins that this end sends, or 0 for the initial
     /// window. The peer has said so.
     pub borrowed: u32,
-    /// The same for the directions that the peer sends: the most that this end has told it.
+    /// The credit with which each direction of an exchange begins that the peer sends: the most that this end
+    /// has told it.
     pub lent: u32,
     /// How many bytes this end, a client, has lent to directions that have begun, and that their senders could
     /// not send otherwise. A server has a budget of what it holds instead.

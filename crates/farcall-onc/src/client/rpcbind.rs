@@ -101,8 +101,8 @@ impl Rpcbind {
     /// # Errors
     /// The errors of [`Builder::connect`].
     pub fn at(settings: &Builder, address: &str) -> Result<Rpcbind, CallFailed> {
-        // A question may run twice and is nobody's work, so a port that is refused once is an answer. (TCP's
-        // is one, too.) Whoever finds no port mapper does not wait for half a second to say so.
+        // A question to a port mapper may run twice, so one refused datagram is an answer, as a refused
+        // connection is.
         let client = Builder { refused_tries: 1, ..settings.clone() }.connect(address)?;
         let place = match client.server() {
             Some(Address::Tcp(address) | Address::Udp(address)) => Some(*address),

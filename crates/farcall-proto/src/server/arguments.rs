@@ -18,7 +18,8 @@ const MAX_LENT_BYTES: usize = 16 << 20;
 /// rest of `MAX_LENT_BYTES`. So a single network leaves a fifth for others (Choudhury & Hahne 1998, "Dynamic
 /// queue length thresholds").
 const SHARE_OF_A_NETWORK: usize = 4;
-/// The same of a host, which leaves a third.
+/// A host is given reused buffers while its arguments take at most this many times the rest of
+/// `MAX_LENT_BYTES`. So a single host leaves a third for others.
 const SHARE_OF_A_HOST: usize = 2;
 
 impl Server {

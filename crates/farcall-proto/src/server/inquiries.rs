@@ -12,7 +12,8 @@ use crate::{Mutant, Time};
 /// The maximum number of inquiries from one host that are acted on in each period, besides the first of each
 /// datagram.
 const MAX_OF_A_HOST: u32 = 2048;
-/// The same from all hosts of one network.
+/// The maximum number of inquiries from all hosts of one network that are acted on in each period, besides
+/// the first of each datagram.
 const MAX_OF_A_NETWORK: u32 = 8 * MAX_OF_A_HOST;
 /// The period.
 const PERIOD: Duration = Duration::from_millis(125);
