@@ -72,7 +72,7 @@ const SHARED: usize = farcall_shm::CallMemory::WORDS * size_of::<u64>();
 
 /// All fuzz targets.
 pub const TARGETS: &[Target] = &[
-    Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 120 * KIB },
+    Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 104 * KIB },
     Target { name: "server", run: server, memory_per_byte: 64, memory: MIB },
     // A server can open 128 exchanges in each of 64 calls, each exchange by one frame.
     Target { name: "client", run: client, memory_per_byte: 64, memory: 8 * MIB },

@@ -24,6 +24,7 @@ pub(super) struct Count {
 #[derive(Debug)]
 pub(super) struct Counts {
     key: [u8; 16],
+    /// None until something is counted: most servers never count some of the things that they could.
     cells: Box<[u32]>,
     mutant: Mutant,
 }
@@ -31,11 +32,14 @@ pub(super) struct Counts {
 impl Counts {
     /// Makes counts that are all zero. The secret `key` decides which hosts and networks share cells.
     pub fn new(key: [u8; 16], mutant: Mutant) -> Counts {
-        Counts { key, cells: vec![0; 4 * CELLS].into_boxed_slice(), mutant }
+        Counts { key, cells: Box::default(), mutant }
     }
 
     /// Returns the counts of a host and of its network, or larger numbers if they share both their cells.
     pub fn of(&self, host: HostName) -> Count {
+        if self.cells.is_empty() {
+            return Count::default();
+        }
         let [a, b, c, d] = self.places(host).map(|place| self.cells[place]);
         let is_ignored = self.mutant.breaks(Rule::NoShareOfNetworks);
         Count { network: if is_ignored { 0 } else { a.min(b) }, host: c.min(d) }
@@ -43,6 +47,9 @@ impl Counts {
 
     /// Adds `more` to the counts of a host and of its network.
     pub fn add(&mut self, host: HostName, more: u32) {
+        if self.cells.is_empty() {
+            self.cells = vec![0; 4 * CELLS].into_boxed_slice();
+        }
         self.places(host).into_iter().for_each(|place| self.cells[place] += more);
     }
 
