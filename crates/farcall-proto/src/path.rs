@@ -28,7 +28,7 @@ pub(crate) struct Path {
     pub lent: u32,
     /// How many bytes this end, a client, has lent to directions that have begun, and that their senders could
     /// not send otherwise. A server has a budget of what it holds instead.
-    pub on_loan: usize,
+    pub on_loan: u32,
     /// By how long a datagram may be overtaken before it counts as lost, in nanoseconds. 0 while the path is
     /// not known to reorder datagrams.
     reordering: u64,
@@ -82,11 +82,17 @@ impl Path {
 
     /// Returns with how much credit a direction begins that the peer sends.
     pub fn may_lend(&self) -> u32 {
-        if self.on_loan + self.lent as usize <= MAX_ON_LOAN || self.mutant.breaks(Rule::LoansUnbounded) {
+        if self.on_loan + self.lent <= MAX_ON_LOAN || self.mutant.breaks(Rule::LoansUnbounded) {
             self.lent
         } else {
             0
         }
+    }
+
+    /// Notes that the exchanges of a call, which were lent `before` bytes, are lent `now`.
+    pub fn owes(&mut self, before: usize, now: usize) {
+        // (A client lends no more than `MAX_ON_LOAN`.)
+        self.on_loan = self.on_loan + now as u32 - before as u32;
     }
 
     /// Makes a message of `total` bytes of which nothing was sent.
@@ -219,7 +225,7 @@ impl Path {
 const WIDEST_WINDOW: u32 = 32 << 20;
 
 /// How many bytes a client lends to all directions of a conversation together that have begun.
-const MAX_ON_LOAN: usize = 64 << 20;
+const MAX_ON_LOAN: u32 = 64 << 20;
 
 /// The greatest value of [`Path::reordering`] in nanoseconds, unless a round trip takes longer. Threads of
 /// the sender that are held up reorder datagrams by as much.

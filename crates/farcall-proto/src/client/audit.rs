@@ -9,7 +9,7 @@ impl Conversation {
     /// When a count is wrong.
     #[doc(hidden)]
     pub fn audit(&self) {
-        let (mut in_flight, mut on_loan) = (0, 0);
+        let (mut in_flight, mut on_loan) = (0, 0_usize);
         let all = std::iter::successors(self.slots.first(), |activity| self.slots.after(*activity));
         for slot in all.map(|activity| self.slots.at(activity)) {
             in_flight += slot.counted.bytes() + slot.sending.as_ref().map_or(0, |sending| sending.in_flight);
@@ -19,7 +19,7 @@ impl Conversation {
             }
         }
         assert_eq!(
-            (self.path.in_flight, self.path.on_loan),
+            (self.path.in_flight, self.path.on_loan as usize),
             (in_flight, on_loan),
             "bytes under way, and lent"
         );

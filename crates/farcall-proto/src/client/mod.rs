@@ -325,13 +325,13 @@ struct Transfers {
     /// Whether fragments were sent or received since the last time that no call was outstanding.
     fragments: bool,
     /// When a short call was last made while a long message was being sent.
-    short_call_at: Option<Time>,
+    short_call_at: Time,
     /// The length of the last result that came in fragments.
-    usual_result: usize,
+    usual_result: u32,
     /// The length of the last result that came in one datagram while anything counted as under way.
     short_result: u32,
-    /// The question which short calls have left the path.
-    question: short_calls::RoomQuestion,
+    /// The question which short calls have left the path, while calls wait for room.
+    question: Option<Box<short_calls::RoomQuestion>>,
     /// What the server is to be told of calls that have ended, even if nothing else is sent: the lengths of
     /// long results that have arrived, and of what the server sent in exchanges that need nothing more; and
     /// calls for which no caller waits, if the server has asked.
@@ -397,7 +397,7 @@ impl Conversation {
             path: Path::new(config.mutant),
             mtu: Mtu::new(config.max_datagram, config.loopback),
             usual,
-            transfers: Transfers::default(),
+            transfers: Transfers { short_call_at: NEVER, ..Transfers::default() },
             arguments: KeptArguments::new(&config.arguments),
             keep_alive: KeepAlive { tells, ..KeepAlive::default() },
             news: VecDeque::new(),
@@ -648,7 +648,8 @@ impl Conversation {
     /// expected then.
     pub fn has_company(&self, now: Time) -> bool {
         const LASTS: Duration = Duration::from_millis(100);
-        self.transfers.short_call_at.is_some_and(|company| now.since(company) < LASTS)
+        let company = self.transfers.short_call_at;
+        company != NEVER && now.since(company) < LASTS
     }
 
     /// Notes that an activity has something to send.

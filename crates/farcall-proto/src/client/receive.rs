@@ -350,7 +350,7 @@ impl Conversation {
             && self.slots.outstanding > 1
             && self.slots.at(activity).argument_bytes as usize <= BASE_DATAGRAM
         {
-            self.transfers.short_call_at = Some(now);
+            self.transfers.short_call_at = now;
         }
     }
 
@@ -399,7 +399,7 @@ impl Conversation {
             let buffer = buffer.unwrap_or_else(|| {
                 let mut buffer = Vec::new();
                 // If there is no memory for it, the first fragment that has none says so.
-                let _ = room::reserve_exact(&mut buffer, len.min(self.transfers.usual_result));
+                let _ = room::reserve_exact(&mut buffer, len.min(self.transfers.usual_result as usize));
                 buffer
             });
             Box::new((head.status, Incoming::new(fragment.total, buffer, window, widest)))
@@ -441,7 +441,7 @@ impl Conversation {
         let position = Position::of_call(activity, slot.sequence);
         let directions = slot.inside.as_ref().map_or(0, |inside| inside.directions());
         self.transfers.notices.push(ClosingNotice::Complete(position, incoming.through.into()));
-        self.transfers.usual_result = incoming.through as usize;
+        self.transfers.usual_result = incoming.through;
         if directions > 0 {
             let result = (status, incoming.into_bytes());
             return self.hold_result(now, activity, result, directions, sink);

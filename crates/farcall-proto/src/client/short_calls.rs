@@ -26,10 +26,10 @@ const LEAST_GAP: Duration = Duration::from_millis(1);
 const MAX_BACKOFF: u32 = 10;
 
 /// The question which calls have left the path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RoomQuestion {
-    /// When to ask next, while calls wait for room.
-    due: Option<Time>,
+    /// When to ask next.
+    due: Time,
     /// The call that was probed, until something comes of it.
     probed: Option<CallId>,
     /// How many times the client has asked in vain.
@@ -73,11 +73,10 @@ impl Conversation {
 
     /// Has the client ask for room a little later than a round trip from now, if calls did not wait before.
     fn begin_to_ask(&mut self, now: Time) {
-        if self.transfers.question.due.is_none() {
-            self.transfers.question.unanswered = 0;
-        }
         let due = now + self.question_gap();
-        self.timers.look_by(*self.transfers.question.due.get_or_insert(due));
+        let first = || Box::new(RoomQuestion { due, probed: None, unanswered: 0 });
+        let due = self.transfers.question.get_or_insert_with(first).due;
+        self.timers.look_by(due);
     }
 
     /// Returns whether a call has waited for room in the window as long as the server may be silent, and the
@@ -97,29 +96,38 @@ impl Conversation {
     /// Asks which calls have left the path, if calls wait for room and the server has said nothing of a call
     /// for longer than a round trip.
     pub(super) fn ask_for_room(&mut self, now: Time) {
-        let Some(due) = self.transfers.question.due else { return };
+        let Some(due) = self.transfers.question.as_ref().map(|question| question.due) else { return };
         let held = |activity: &u32| self.slots.at(*activity).wants.has(Want::HELD);
         if !self.path.waiting.iter().any(held) || self.config.mutant.breaks(Rule::RoomUnasked) {
-            self.transfers.question.due = None;
+            self.transfers.question = None;
             return;
         }
         if due > now {
             self.timers.check = self.timers.check.min(due);
             return;
         }
-        if let Some(activity) = self.sent_last() {
+        let last = self.sent_last();
+        if let Some(activity) = last {
             let slot = self.slots.at_mut(activity);
             // The answer does not measure a round trip, and is not a second answer to the call.
             slot.timing.timed = false;
             let sequence = slot.sequence;
             self.timers.forget_doubt(Position::of_call(activity, sequence));
-            self.transfers.question.probed = Some(CallId { activity, sequence });
             self.want(activity, Want::PROBE);
         }
+        let probed = last.map(|activity| CallId { activity, sequence: self.slots.at(activity).sequence });
+        let Some(question) = &mut self.transfers.question else { return };
+        question.probed = probed.or(question.probed);
         // Also if there is no such call: what holds the others up then tells when it is over.
-        self.transfers.question.unanswered += 1;
+        question.unanswered += 1;
+        self.put_off_question(now);
+    }
+
+    /// Has the next question asked a little later than a round trip from now.
+    fn put_off_question(&mut self, now: Time) {
         let due = now + self.question_gap();
-        self.transfers.question.due = Some(due);
+        let Some(question) = &mut self.transfers.question else { return };
+        question.due = due;
         self.timers.check = self.timers.check.min(due);
     }
 
@@ -127,7 +135,8 @@ impl Conversation {
     fn question_gap(&self) -> Duration {
         let round_trip = self.path.round_trip.expected().unwrap_or(self.config.min_retransmit);
         let gap = (round_trip + round_trip / 4).max(LEAST_GAP);
-        let backoff = 1 << self.transfers.question.unanswered.min(MAX_BACKOFF);
+        let unanswered = self.transfers.question.as_ref().map_or(0, |question| question.unanswered);
+        let backoff = 1 << unanswered.min(MAX_BACKOFF);
         (gap * backoff).min(self.config.max_retransmit.max(gap))
     }
 
@@ -180,13 +189,11 @@ impl Conversation {
         slot.doubted = if slot.timing.unanswered > 0 { bytes } else { 0 };
         let id = CallId { activity, sequence: slot.sequence };
         let (mut bytes, sent) = (bytes, last_sent(slot));
-        if self.transfers.question.probed == Some(id) {
-            (self.transfers.question.probed, self.transfers.question.unanswered) = (None, 0);
+        if let Some(question) = self.transfers.question.as_mut().filter(|question| question.probed == Some(id)) {
+            (question.probed, question.unanswered) = (None, 0);
             bytes += self.uncount_until(sent);
         }
-        if self.transfers.question.due.is_some() {
-            self.transfers.question.due = Some(now + self.question_gap());
-        }
+        self.put_off_question(now);
         let round_trip = self.path.round_trip.expected().unwrap_or_default();
         let (datagram, most) = (self.mtu.datagram, self.widest_window());
         self.path.congestion.arrived((now, round_trip), (bytes, in_flight), (datagram, most));

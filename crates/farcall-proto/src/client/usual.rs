@@ -17,9 +17,8 @@ pub(super) struct Usual {
     long: u64,
     /// The longest time before the first probe of a call, in nanoseconds.
     most: u64,
+    /// The one that has been known longest stands first.
     known: Vec<Known>,
-    /// The index of the procedure that is replaced next when there are [`MAX_KNOWN`].
-    next: usize,
 }
 
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl Usual {
     /// Makes an empty memory. Procedures that take at least `long` nanoseconds are slow. No call waits longer
     /// than `most` nanoseconds before its first probe.
     pub fn new(long: u64, most: u64) -> Usual {
-        Usual { long, most: most.min(MAX_WAIT_NANOS), known: Vec::new(), next: 0 }
+        Usual { long, most: most.min(MAX_WAIT_NANOS), known: Vec::new() }
     }
 
     /// Notes that a call of `callee` took this many nanoseconds.
@@ -50,19 +49,16 @@ impl Usual {
             if nanos < self.long {
                 return;
             }
-            let new = Known { callee, nanos };
-            if self.known.len() < MAX_KNOWN {
-                self.known.push(new);
-            } else {
-                self.known[self.next] = new;
-                self.next = (self.next + 1) % MAX_KNOWN;
+            if self.known.len() == MAX_KNOWN {
+                self.known.remove(0);
             }
+            self.known.push(Known { callee, nanos });
             return;
         };
         let known = &mut self.known[at];
         known.nanos = known.nanos - known.nanos / 8 + nanos / 8;
         if known.nanos < self.long / 2 {
-            self.known.swap_remove(at);
+            self.known.remove(at);
         }
     }
 
