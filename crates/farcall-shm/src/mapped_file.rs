@@ -173,7 +173,8 @@ impl MappedFile {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // Only the pages that a test uses become memory: allocated at once, they took a third of the simulation.
         // SAFETY: as in `copy_on_write`.
-        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) };
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) };
         let start = start.expect("a test's memory").cast();
         let start = NonNull::new(start).expect("a mapping is not at null");
         MappedFile { start, len, rights: AccessRights::Write }

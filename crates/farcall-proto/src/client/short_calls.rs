@@ -189,7 +189,9 @@ impl Conversation {
         slot.doubted = if slot.timing.unanswered > 0 { bytes } else { 0 };
         let id = CallId { activity, sequence: slot.sequence };
         let (mut bytes, sent) = (bytes, last_sent(slot));
-        if let Some(question) = self.transfers.question.as_mut().filter(|question| question.probed == Some(id)) {
+        if let Some(question) =
+            self.transfers.question.as_mut().filter(|question| question.probed == Some(id))
+        {
             (question.probed, question.unanswered) = (None, 0);
             bytes += self.uncount_until(sent);
         }
