@@ -88,9 +88,11 @@ impl Log {
         Log { table, live, ..Log::default() }
     }
 
-    /// Returns from where on a file is read again to continue, if it can be.
+    /// Returns from where on a file is read again to continue, if it can be. That is behind its last whole
+    /// line, whatever follows: a part of a line stays there while the disk is full, and the whole file would
+    /// be read for each question.
     pub(crate) fn continues_at(&self) -> Option<usize> {
-        self.is_appendable.then(|| self.len - CHECK_BYTES)
+        self.len.checked_sub(CHECK_BYTES)
     }
 
     /// Reads on. `bytes` begin where [`Log::continues_at`] says. Returns whether they continue this content;
