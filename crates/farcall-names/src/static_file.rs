@@ -6,6 +6,7 @@ mod text;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use farcall_base::lock;
 
@@ -118,7 +119,7 @@ impl State {
             return Err(Error::Untrusted { path: path.to_owned(), why: Distrust::NotAFile });
         }
         let stamp = Stamp::of(&found);
-        let is_settled = stamp.is_settled();
+        let is_settled = stamp.is_settled(SystemTime::now());
         let bytes = crate::directory::read_bounded(file, text::MAX_FILE)
             .map_err(|source| failed("reading", source))?;
         self.stamp = is_settled.then_some(stamp);

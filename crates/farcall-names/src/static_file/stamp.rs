@@ -28,10 +28,12 @@ impl Stamp {
         Stamp { size: found.len(), modified, changed: changed(found), identity: identity(found) }
     }
 
-    /// Returns whether a later change of the file will give it another stamp.
-    pub(super) fn is_settled(&self) -> bool {
-        let age = self.changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        age.is_some_and(|age| age > CLOCK_TICK)
+    /// Returns whether a change of the file will give it another stamp, if the file is changed at `now` or
+    /// later. So it is also if the last change was in the future, because the clock has been set back.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let Some(changed) = self.changed else { return false };
+        let distance = now.duration_since(changed).unwrap_or_else(|ahead| ahead.duration());
+        distance > CLOCK_TICK
     }
 }
 
@@ -70,4 +72,20 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         options.custom_flags(flags as i32);
     }
     options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_from_the_future_is_not_read_again_for_each_question() {
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let stamp = Stamp { size: 1, modified: Some(changed), changed: Some(changed), identity: (1, 2) };
+        assert!(stamp.is_settled(changed + 2 * CLOCK_TICK));
+        assert!(!stamp.is_settled(changed) && !stamp.is_settled(changed + CLOCK_TICK));
+        // The clock has been set back by an hour.
+        assert!(stamp.is_settled(changed - Duration::from_secs(3600)));
+        assert!(!Stamp { changed: None, ..stamp }.is_settled(changed + 2 * CLOCK_TICK));
+    }
 }
