@@ -13,6 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 pub(crate) use system::{Directory, all_of_user, of_user};
+pub(crate) use turn::Locked;
 
 use crate::{Error, Result};
 

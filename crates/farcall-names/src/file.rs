@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::acl::{self, Acl, Action, MAX_ACL};
-use crate::directory::Directory;
+use crate::directory::{Directory, Locked};
 use crate::format::{Fault, MAX_FILE};
 use crate::log::{Log, Writing};
 use crate::own::{self, Own};
@@ -25,6 +25,10 @@ const ACL: &str = "acl";
 /// The longest time that a writer waits for its turn. A turn lasts milliseconds, unless the process that has
 /// it is stopped meanwhile.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// For this long after a writer got no turn, withdrawals do not wait for theirs. Otherwise a program with many
+/// names could not end while a process is stopped in its turn.
+const BUSY_FOR: Duration = Duration::from_secs(10);
 
 /// The most bytes of the lines of all entries. The rest of a file is for lines of entries that were replaced
 /// or removed.
@@ -59,6 +63,8 @@ const JUDGED_OWNERS: usize = 64;
 pub struct File {
     path: PathBuf,
     known: Arc<Mutex<Known>>,
+    /// When a writer that had waited for its turn got none, if none has got one since.
+    busy_since: Arc<Mutex<Option<Instant>>>,
 }
 
 /// What a process knows of the file.
@@ -80,7 +86,7 @@ impl File {
 
     /// Returns the registry in this directory, which the first publication creates. Its parent must exist.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
-        Self { path: directory.into(), known: Arc::default() }
+        Self { path: directory.into(), known: Arc::default(), busy_since: Arc::default() }
     }
 
     /// Returns the registry's directory.
@@ -168,14 +174,34 @@ impl File {
         Ok(answer)
     }
 
+    /// Waits for this writer's turn.
+    fn turn(&self, directory: &Directory, patience: Duration) -> Result<Locked> {
+        let turn = directory.turn(patience);
+        match &turn {
+            Ok(_) => *lock(&self.busy_since) = None,
+            Err(Error::Busy { .. }) if !patience.is_zero() => *lock(&self.busy_since) = Some(Instant::now()),
+            Err(_) => {}
+        }
+        turn
+    }
+
+    /// Returns how long a withdrawal waits for its turn.
+    fn patience_of_withdrawal(&self, now: Instant) -> Duration {
+        match *lock(&self.busy_since) {
+            Some(since) if now.saturating_duration_since(since) < BUSY_FOR => Duration::ZERO,
+            _ => TURN_PATIENCE,
+        }
+    }
+
     /// Removes entries of dead owners, lets `change` alter the content, and writes what has changed. No other
     /// process writes at the same time.
     fn update<T>(
         &self,
         directory: &Directory,
+        patience: Duration,
         change: impl FnOnce(&mut Log, &mut Judge) -> Result<T>,
     ) -> Result<T> {
-        let _turn = directory.turn(TURN_PATIENCE)?;
+        let _turn = self.turn(directory, patience)?;
         let mut known = lock(&self.known);
         let mut log = self.load(directory, known.log.take())?;
         log.begin(first_version());
@@ -218,7 +244,7 @@ impl File {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
         self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
-        let own = self.update(&directory, |log, judge| {
+        let own = self.update(&directory, TURN_PATIENCE, |log, judge| {
             remove_if_dead(log, &entry.type_name, &entry.instance, judge);
             let found = log.table().get(&entry.type_name, &entry.instance);
             refuse_own(found, &entry.owner)?;
@@ -235,16 +261,21 @@ impl File {
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         let (ownership, revision, renewed) = (own.ownership().clone(), own.revision(), self.clone());
         Ok(Registration::new(entry.name(), move || {
-            registry.change(|log, _| Ok(log.remove_revision(&type_name, &instance, own.revision())))
+            let patience = registry.patience_of_withdrawal(Instant::now());
+            registry.change(patience, |log, _| Ok(log.remove_revision(&type_name, &instance, own.revision())))
         })
-        .renewing(move |entry| renewed.change(|log, _| Ok(log.renew(entry, revision))))
+        .renewing(move |entry| renewed.change(TURN_PATIENCE, |log, _| Ok(log.renew(entry, revision))))
         .owning(ownership))
     }
 
     /// Lets `change` take an entry out or replace it, if there is a registry. Returns whether it did.
-    fn change(&self, change: impl FnOnce(&mut Log, &mut Judge) -> Result<bool>) -> Result<bool> {
+    fn change(
+        &self,
+        patience: Duration,
+        change: impl FnOnce(&mut Log, &mut Judge) -> Result<bool>,
+    ) -> Result<bool> {
         match Directory::open(&self.path)? {
-            Some(directory) => self.update(&directory, change),
+            Some(directory) => self.update(&directory, patience, change),
             None => Ok(false),
         }
     }
@@ -263,7 +294,7 @@ impl Registry for File {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
         self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
-        self.update(&directory, |log, judge| {
+        self.update(&directory, TURN_PATIENCE, |log, judge| {
             remove_if_dead(log, &entry.type_name, &entry.instance, judge);
             if let Some(found) = log.table().find(&entry.type_name, &entry.instance) {
                 return Err(found.taken());
@@ -274,7 +305,7 @@ impl Registry for File {
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        self.change(|log, judge| {
+        self.change(TURN_PATIENCE, |log, judge| {
             remove_if_dead(log, type_name, instance, judge);
             refuse_taken(log.table().find(type_name, instance), &Owner::current(), judge)?;
             log.table().get(type_name, instance).into_iter().for_each(own::end);
@@ -361,5 +392,29 @@ fn refuse_taken(found: Option<&Entry>, this: &Owner, judge: &mut Judge) -> Resul
     match found {
         Some(entry) if judge.is_live_other(&entry.owner, this) => Err(entry.taken()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_somebody_is_stopped_in_its_turn_one_of_many_withdrawals_waits() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = File::at(scratch.path().join("registry"));
+        let directory = Directory::create(file.directory()).unwrap();
+        let others = directory.turn(Duration::ZERO).unwrap();
+        let is_busy = |patience| matches!(file.turn(&directory, patience), Err(Error::Busy { .. }));
+        assert_eq!(file.patience_of_withdrawal(Instant::now()), TURN_PATIENCE);
+        assert!(is_busy(Duration::from_millis(1)));
+        let busy_since = lock(&file.busy_since).unwrap();
+        assert_eq!(file.patience_of_withdrawal(busy_since), Duration::ZERO);
+        // Further ones that do not wait leave it so for no longer.
+        assert!(is_busy(Duration::ZERO));
+        assert_eq!(file.patience_of_withdrawal(busy_since + BUSY_FOR), TURN_PATIENCE);
+        drop(others);
+        assert!(file.turn(&directory, Duration::from_secs(60)).is_ok());
+        assert_eq!(file.patience_of_withdrawal(busy_since), TURN_PATIENCE);
     }
 }

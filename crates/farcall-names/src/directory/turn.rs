@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ impl Directory {
         let failed = |source| Error::Io { doing: "locking", path: self.path().join(name), source };
         loop {
             let file = self.open_or_make(name)?;
-            let Some(locked) = wait(file, deadline).map_err(failed)? else {
+            let Some(locked) = wait(file, deadline, &ABANDONED).map_err(failed)? else {
                 return Err(self.busy());
             };
             if self.is_still(name, &locked.0)? {
@@ -54,8 +55,20 @@ impl Directory {
     }
 }
 
+/// How many threads of this process wait for locks that nobody wants any more.
+static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+
+/// The most such threads. Once there are so many, a writer looks at the lock from time to time instead. Whoever
+/// was stopped in its turn would otherwise cost each process a thread for each writer that gives up.
+const MAX_ABANDONED: usize = 16;
+
+/// How often such a writer looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// Locks the file. Returns `None` if the file was still locked at the deadline.
-fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
+///
+/// Counts in `abandoned` the thread that it leaves behind, until that has ended.
+fn wait(file: File, deadline: Instant, abandoned: &'static AtomicUsize) -> io::Result<Option<Locked>> {
     match file.try_lock() {
         Ok(()) => return Ok(Some(Locked(file))),
         Err(TryLockError::WouldBlock) => {}
@@ -65,17 +78,42 @@ fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
     if patience.is_zero() {
         return Ok(None);
     }
+    if abandoned.load(Ordering::Relaxed) >= MAX_ABANDONED {
+        return look(file, deadline);
+    }
     // The system has no lock with a deadline, and a stopped holder would block this thread for ever. So
     // another thread waits for the lock. If this thread gives up, that one goes on waiting.
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(0);
     let waiter = thread::Builder::new().name("farcall-names".to_owned());
     waiter.spawn(move || {
+        let locked = block(&file).map(|()| Locked(file));
         // If the thread that wants the lock has given up, the lock is dropped and so released at once.
-        let _ = sender.send(block(&file).map(|()| Locked(file)));
+        if sender.send(locked).is_err() {
+            abandoned.fetch_sub(1, Ordering::Relaxed);
+        }
     })?;
     match receiver.recv_timeout(patience) {
         Ok(locked) => locked.map(Some),
-        Err(_) => Ok(None),
+        Err(_) => {
+            abandoned.fetch_add(1, Ordering::Relaxed);
+            Ok(None)
+        }
+    }
+}
+
+/// Locks the file as [`wait`] does, without a thread that waits.
+fn look(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        thread::sleep(left.min(LOOK_EVERY));
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(Locked(file))),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
     }
 }
 
@@ -144,6 +182,28 @@ mod tests {
         drop(turn);
         // The thread that waited for the second of them gives the lock back as soon as it has it.
         directory.turn(Duration::from_secs(60)).unwrap();
+    }
+
+    /// A process that is stopped in its turn may stay so for days, while exporters sign their entries anew.
+    #[test]
+    fn writers_that_wait_in_vain_leave_few_threads_and_the_next_one_gets_its_turn() {
+        static LEFT: AtomicUsize = AtomicUsize::new(0);
+        let (_scratch, _, directory) = made();
+        let turn = directory.turn(Duration::ZERO).unwrap();
+        let wait_for =
+            |patience| wait(directory.open_or_make(LOCK).unwrap(), Instant::now() + patience, &LEFT).unwrap();
+        for _ in 0..4 * MAX_ABANDONED {
+            assert!(wait_for(Duration::from_millis(1)).is_none());
+        }
+        assert_eq!(LEFT.load(Ordering::Relaxed), MAX_ABANDONED);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| wait_for(Duration::from_secs(60)).is_some());
+            drop(turn);
+            assert!(waiter.join().unwrap());
+        });
+        while LEFT.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
     }
 
     #[test]
