@@ -1,6 +1,6 @@
 //! Binds a name to an export: asks the servers that may export the name, and takes the first good answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::env::Time;
 use crate::idl::{self, Refusal};
 use crate::retry::Retry;
 use crate::shm::{Link, NoLink};
-use crate::stub::Procedure;
+use crate::stub::{Procedure, subset};
 use crate::{CallFailed, Kind, Ran};
 
 /// How long the servers at one kind of address can answer before those at the next kind are asked too (RFC
@@ -33,6 +33,10 @@ const MEETING_TIME: Duration = Duration::from_secs(1);
 /// The longest time for which a server is asked again that has been silent for the whole patience of a call,
 /// if there is no other: it may have come back just now. So the call waits for its patience once.
 pub(super) const SILENT_SERVER_TIME: Duration = Duration::from_secs(1);
+
+/// The most addresses that a bind asks. The registry may list any number, also of servers that have never
+/// asked for it.
+const MAX_ASKED: usize = 128;
 
 /// How often a bind follows its name, which has moved while the former servers were asked.
 pub(super) const MAX_MOVES: usize = 2;
@@ -95,7 +99,7 @@ impl Target {
 }
 
 /// A server that may export a name, and the name under which to ask it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Candidate {
     address: SocketAddr,
     name: String,
@@ -170,6 +174,7 @@ impl Inner {
     ) -> Result<Target, CallFailed> {
         let (mut questions, mut polls) = (Questions::new(&self.env)?, Vec::new());
         let mut failed = Failures::default();
+        let candidates = self.some_of(candidates);
         let mut kinds = by_kind(candidates, |candidate| candidate.address).into_iter().peekable();
         while let Some(candidates) = kinds.next() {
             let poll = match self.poll(name, interface, candidates) {
@@ -203,6 +208,20 @@ impl Inner {
         Err(failed.of(name))
     }
 
+    /// Returns the candidates to ask: all, or [`MAX_ASKED`] of them, chosen at random. Those on this machine
+    /// have up to half of the places before others, which cannot be crowded out.
+    fn some_of(&self, candidates: Vec<Candidate>) -> Vec<Candidate> {
+        if candidates.len() <= MAX_ASKED {
+            return candidates;
+        }
+        let number = self.random();
+        let (near, far): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|candidate| candidate.address.ip().is_loopback());
+        let near = chosen(near, MAX_ASKED - far.len().min(MAX_ASKED / 2), number);
+        let far = chosen(far, MAX_ASKED - near.len(), number);
+        near.into_iter().chain(far).collect()
+    }
+
     /// Returns until when to wait for answers from one kind of address before the next kind is asked too.
     fn head_start(&self, deadline: Option<Time>) -> Option<Time> {
         let end = self.env.now() + HEAD_START;
@@ -221,7 +240,7 @@ impl Inner {
         by: Option<Time>,
     ) -> Result<Target, CallFailed> {
         let (mut failed, mut polls) = (Failures::default(), Vec::new());
-        for candidates in by_kind(candidates, |candidate| candidate.address) {
+        for candidates in by_kind(self.some_of(candidates), |candidate| candidate.address) {
             match self.poll(name, interface, candidates) {
                 Ok(poll) => polls.push((Asking::new(poll.endpoint.clone(), poll.peers()), poll)),
                 Err(why) => failed.no_socket = Some(why),
@@ -607,7 +626,14 @@ pub(super) fn may_have_moved(why: &CallFailed) -> bool {
 
 /// Returns whether there is a server that was not there before.
 pub(super) fn has_moved(former: &[Candidate], now: &[Candidate]) -> bool {
+    let former: HashSet<&Candidate> = former.iter().collect();
     now.iter().any(|candidate| !former.contains(candidate))
+}
+
+/// Returns at most so many of the candidates, which `number` chooses, in their order.
+fn chosen(candidates: Vec<Candidate>, most: usize, number: u64) -> Vec<Candidate> {
+    let names = candidates.iter().map(|candidate| (&candidate.name[..], false));
+    subset(names, most, number).into_iter().map(|which| candidates[which].clone()).collect()
 }
 
 /// The reasons why no candidate could be bound.
@@ -714,6 +740,26 @@ mod tests {
         assert_eq!(left(&two[..2], &[2]), [1]);
         // Two instances of one server.
         assert_eq!(left(&[("Store/a", 1), ("Store/b", 1), ("Store/c", 2)], &[1]), [2]);
+    }
+
+    #[test]
+    fn of_many_candidates_some_are_asked_and_neither_kind_crowds_out_the_other() {
+        let runtime = super::super::Runtime::builder().ignore_variables().build().unwrap();
+        let some = |near: u16, far: u16| {
+            let at = |ip: [u8; 4], port| SocketAddr::from((ip, port));
+            let near = (0..near).map(|port| at([127, 0, 0, 1], port));
+            let all = near.chain((0..far).map(|port| at([10, 0, 0, 7], port)));
+            let candidate = |address| Candidate { address, name: format!("Store/{address}") };
+            let all: Vec<Candidate> = all.map(candidate).collect();
+            let some = runtime.0.some_of(all.clone());
+            assert!(some.iter().all(|one| all.contains(one)));
+            let near = some.iter().filter(|one| one.address.ip().is_loopback()).count();
+            (near, some.len() - near)
+        };
+        assert_eq!((some(3, 5), some(0, 128)), ((3, 5), (0, 128)));
+        assert_eq!((some(1_000, 0), some(0, 1_000)), ((128, 0), (0, 128)));
+        assert_eq!((some(1_000, 10), some(10, 1_000)), ((118, 10), (10, 118)));
+        assert_eq!(some(1_000, 1_000), (64, 64));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! when the deadline has passed. So is any registry that a task asks: tasks share few threads, and the call
 //! that a task makes may be cancelled meanwhile.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -195,7 +196,25 @@ impl Wanted {
                 found.into_iter().collect()
             }
         };
-        Ok(Found::Entries(entries))
+        Ok(Found::Entries(self.fitting(entries)))
+    }
+
+    /// Returns the entries that answer the question, each name once. Otherwise whoever writes the registry's
+    /// answers could have a member count several times in a majority, or send callers of one name to another.
+    fn fitting(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
+        entries.retain(|entry| match self {
+            Wanted::Instances(type_name) | Wanted::InstancesNow(type_name) => entry.type_name == *type_name,
+            Wanted::Instance(type_name, instance) => {
+                (&entry.type_name, &entry.instance) == (type_name, instance)
+            }
+            Wanted::Version => false,
+        });
+        // Registries list instances by ascending name, so there is rarely anything to look for.
+        if !entries.is_sorted_by(|one, next| one.instance < next.instance) {
+            let mut listed = HashSet::new();
+            entries.retain(|entry| listed.insert(entry.instance.clone()));
+        }
+        entries
     }
 }
 
