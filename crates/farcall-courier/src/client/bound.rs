@@ -9,10 +9,10 @@ use farcall::xdr::Decoder;
 use farcall::{CallFailed, ServerArguments, serving};
 
 use super::buffers::{self, Buffers};
-use super::line::Line;
+use super::line::{Line, NoTurn};
 use super::outcome::Outcome;
 use super::started::StartedCall;
-use super::target::{CalledAt, Carrier, Program, Target};
+use super::target::{CalledAt, Carrier, Program, Target, waits_for_itself};
 use crate::bulk;
 
 /// A program at a server, whose procedures a stub calls.
@@ -33,8 +33,10 @@ impl<C: Carrier> Bound<C> {
         let mut bulk = bulk::caller::take_for(transfer)?;
         let deadline = target.deadline(call);
         let _waiting = serving::try_wait_guard()?;
-        let Some(mut turn) = target.line.take(deadline.until) else {
-            return Ok(Outcome::Failed(target.late(call.procedure, deadline)));
+        let mut turn = match target.line.take(deadline.until) {
+            Ok(turn) => turn,
+            Err(NoTurn::Late) => return Ok(Outcome::Failed(target.late(call.procedure, deadline))),
+            Err(NoTurn::Own) => return Err(waits_for_itself()),
         };
         let Buffers { xdr, words } = buffers;
         Ok(target.run((call.procedure, words), deadline, &mut turn.connection, None, bulk.as_mut(), xdr))

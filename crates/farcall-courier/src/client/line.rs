@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use farcall::env::{Alarm, Env, Event, Interest, Wanted, thread_event};
@@ -48,6 +49,8 @@ struct State<C> {
     connection: Option<C>,
     /// Whether somebody has the turn. If nobody has it, nobody waits.
     is_taken: bool,
+    /// The thread that has the turn, if it is not the carrier's.
+    holder: Option<ThreadId>,
     queue: VecDeque<Waiter<C>>,
     /// How many started calls are in the queue.
     started: usize,
@@ -63,6 +66,14 @@ struct State<C> {
 enum Waiter<C> {
     Thread(u64, Arc<dyn Event>),
     Started(Arc<dyn Job<C>>),
+}
+
+/// Why a thread has no turn.
+pub(crate) enum NoTurn {
+    /// Its turn has not come in time.
+    Late,
+    /// It has the turn already: it makes this call in the source or sink of another call's bulk data.
+    Own,
 }
 
 /// The turn of a thread. When it is dropped, the next call has its turn, on the connection that is here.
@@ -82,6 +93,7 @@ impl<C: Send + 'static> Line<C> {
         let state = State {
             connection: Some(connection),
             is_taken: false,
+            holder: None,
             queue: VecDeque::new(),
             started: 0,
             passed_to: None,
@@ -93,12 +105,19 @@ impl<C: Send + 'static> Line<C> {
         Arc::new(Line { env, state: Mutex::new(state), alarm: OnceLock::new() })
     }
 
-    /// Waits for this thread's turn. Returns `None` if it has not come in time.
-    pub(crate) fn take(&self, until: Option<Time>) -> Option<Turn<'_, C>> {
+    /// Waits for this thread's turn.
+    ///
+    /// # Errors
+    /// It has not come in time, or could never come.
+    pub(crate) fn take(&self, until: Option<Time>) -> Result<Turn<'_, C>, NoTurn> {
+        let here = thread::current().id();
         let mut state = lock(&self.state);
         if !state.is_taken {
-            state.is_taken = true;
-            return Some(Turn { line: self, connection: state.connection.take() });
+            (state.is_taken, state.holder) = (true, Some(here));
+            return Ok(Turn { line: self, connection: state.connection.take() });
+        }
+        if state.holder == Some(here) {
+            return Err(NoTurn::Own);
         }
         let (ticket, event) = (state.next, thread_event(&self.env));
         state.next += 1;
@@ -109,14 +128,19 @@ impl<C: Send + 'static> Line<C> {
             event.wait(left);
             let mut state = lock(&self.state);
             if state.passed_to == Some(ticket) {
-                state.passed_to = None;
-                return Some(Turn { line: self, connection: state.connection.take() });
+                (state.passed_to, state.holder) = (None, Some(here));
+                return Ok(Turn { line: self, connection: state.connection.take() });
             }
             if left.is_some_and(|left| left.is_zero()) {
                 state.queue.retain(|waiter| !matches!(waiter, Waiter::Thread(other, _) if *other == ticket));
-                return None;
+                return Err(NoTurn::Late);
             }
         }
+    }
+
+    /// Returns whether this thread has the turn, so that it must not wait for another.
+    pub(crate) fn is_held_here(&self) -> bool {
+        lock(&self.state).holder == Some(thread::current().id())
     }
 
     /// Lets a started call wait for its turn.
@@ -182,7 +206,7 @@ impl<C: Send + 'static> Line<C> {
     /// Gives the next call its turn.
     fn pass(&self, connection: Option<C>) {
         let mut state = lock(&self.state);
-        state.connection = connection;
+        (state.connection, state.holder) = (connection, None);
         loop {
             match state.queue.pop_front() {
                 None => {

@@ -11,7 +11,7 @@ use farcall::{CallFailed, KeptArguments, Kind, Ran, Time, guard, lock, room, ser
 
 use super::line::Job;
 use super::outcome::{Deadline, Outcome};
-use super::target::{CalledAt, Carrier, Target};
+use super::target::{CalledAt, Carrier, Target, waits_for_itself};
 use crate::link::Attendant;
 
 /// A started call, which its carrier and its caller share.
@@ -111,6 +111,10 @@ impl<C: Carrier> StartedCall<C> {
         let ended = lock(&self.state).outcome.take();
         if let Some(outcome) = ended {
             return Ok(outcome);
+        }
+        if self.target.line.is_held_here() {
+            // It has not begun, because this thread has the turn.
+            self.give_up(|_| Outcome::Failed(self.target.about(waits_for_itself(), &self.procedure)));
         }
         // Only the wait can be refused: the call may be running.
         let _waiting = serving::try_wait_guard()

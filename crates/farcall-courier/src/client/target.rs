@@ -313,6 +313,14 @@ impl<C: Carrier> fmt::Display for CalledAt<'_, C> {
     }
 }
 
+/// Returns the failure of a call that could only wait for itself.
+#[cold]
+pub(super) fn waits_for_itself() -> CallFailed {
+    let why = "this call would wait for itself: it is made in the source or sink of the bulk data of a call on the \
+               same connection; import again for it";
+    CallFailed::new(Kind::Local, Ran::No).because(why)
+}
+
 /// Returns the failure of a call that was rejected.
 #[cold]
 fn rejected(rejection: Rejection) -> CallFailed {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use farcall::{Kind, Ran};
+use farcall::{CallFailed, Kind, Ran};
 use farcall_courier::wire::message::{Message, Rejection, Versions};
 use farcall_courier::{Server, bulk};
 
@@ -414,4 +414,63 @@ fn bulk_data_that_does_not_come_keeps_nobody_out() {
         farcall_courier::import::<dyn Files>(&address).unwrap().store(Descriptor::Null, 1).ok()
     });
     assert_eq!(answer, Some(0));
+}
+
+/// A source or sink that makes calls, and how they ended.
+struct Calls {
+    same: FilesClient,
+    other: FilesClient,
+    ended: Sender<[farcall::Result<u32>; 3]>,
+}
+
+impl Calls {
+    fn call(&self) {
+        let blocking = self.same.store(Descriptor::Null, 0);
+        let started = self.same.start().store(Descriptor::Null, 0).wait();
+        let _ = self.ended.send([blocking, started, self.other.store(Descriptor::Null, 0)]);
+    }
+}
+
+impl Read for Calls {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.call();
+        Ok(0)
+    }
+}
+
+impl Write for Calls {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.call();
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The call would wait until the call ends whose data it is to supply or to take.
+#[test]
+fn a_call_in_the_source_or_sink_of_a_call_on_its_own_connection_is_refused() {
+    let (_server, files, address, _ends) = files();
+    let (ended, ends) = channel();
+    let other = farcall_courier::import::<dyn Files>(&address).unwrap();
+    let calls = || Calls { same: files.clone(), other: other.clone(), ended: ended.clone() };
+    let must_be_refused = || {
+        let [blocking, started, other] = ends.recv().unwrap();
+        for refused in [blocking, started] {
+            let why = CallFailed::from(refused.unwrap_err());
+            assert_eq!((why.kind(), why.ran()), (Kind::Local, Ran::No), "{why}");
+            assert!(why.detail().contains("would wait for itself"), "{why}");
+        }
+        assert_eq!(other, Ok(0));
+    };
+    let (stored, sent) = bulk::send(calls(), || files.store(Descriptor::Immediate, ALL));
+    assert_eq!((stored.unwrap(), sent.unwrap()), (0, 0));
+    must_be_refused();
+    let (done, _, received) = bulk::receive(calls(), || files.retrieve(Descriptor::Immediate, 100, true));
+    done.unwrap();
+    assert_eq!(received.unwrap(), 100);
+    must_be_refused();
+    assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
 }
