@@ -52,7 +52,7 @@ use clients::OwnMachine;
 use farcall_core::idl::Interface;
 use farcall_core::stub::Binding;
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
-use farcall_names::{Registration, Registry};
+use farcall_names::{Label, Registration, Registry};
 use mailbox::{Asked, Mailbox};
 use neighbours::Neighbours;
 use table::Added;
@@ -83,6 +83,17 @@ pub trait ClerkRuntime: MemoryRuntime {
 
     /// Returns the registry without the checks of signatures that a runtime with keys makes.
     fn plain_registry(&self) -> &Arc<dyn Registry>;
+
+    /// Returns the entries of a type, or of one of its instances, within the time that this thread has.
+    ///
+    /// # Errors
+    /// The registry's, or [`Kind::Deadline`] if it has not answered in time.
+    fn listed(
+        &self,
+        signatures: Signatures,
+        kind: &Label,
+        instance: Option<&Label>,
+    ) -> std::result::Result<Vec<farcall_names::Entry>, CallFailed>;
 
     /// Returns the first eight bytes of the runtime's public key, if it has keys.
     fn key_prefix(&self) -> Option<u64>;
@@ -124,6 +135,15 @@ pub trait ClerkRuntime: MemoryRuntime {
 
     /// Returns a runtime with the same settings and a port of its own.
     fn sibling(&self) -> Arc<dyn ClerkRuntime>;
+}
+
+/// Whether a runtime with keys checks the signatures of what a registry lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signatures {
+    /// Entries without a good signature do not count.
+    Checked,
+    /// All entries count, whoever has written them.
+    Unchecked,
 }
 
 /// The type under which every clerk exports its interface.

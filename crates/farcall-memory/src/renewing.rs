@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::access::Refused;
 use crate::{Memory, Remote, Result};
+use farcall_core::context::inherited;
 use farcall_core::{CallFailed, Error, Kind, lock};
 
 /// Imports the segment. It is called again for each renewal.
@@ -37,7 +38,7 @@ type Import<M> = Box<dyn Fn() -> farcall_core::Result<M> + Send + Sync>;
 pub struct Renewing<M = Remote> {
     import: Import<M>,
     now: RwLock<Arc<M>>,
-    /// Locked by a thread that imports again.
+    /// Locked by a thread that imports again, if no other does.
     renewing: Mutex<()>,
 }
 
@@ -94,10 +95,19 @@ impl<M: Memory> Renewing<M> {
 
     /// Imports again, unless another thread has done so since `former` was the present import.
     fn renew_after(&self, former: &Arc<M>) -> farcall_core::Result<()> {
-        let _renewing = lock(&self.renewing);
-        if Arc::ptr_eq(&self.current(), former) {
-            let next = (self.import)()?;
-            *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        // Another thread's import may take longer than the time that this thread has. Then this one imports
+        // too.
+        let _renewing = match inherited().0 {
+            None => Some(lock(&self.renewing)),
+            Some(_) => self.renewing.try_lock().ok(),
+        };
+        if !Arc::ptr_eq(&self.current(), former) {
+            return Ok(());
+        }
+        let next = Arc::new((self.import)()?);
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&now, former) {
+            *now = next;
         }
         Ok(())
     }

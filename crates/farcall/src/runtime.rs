@@ -139,6 +139,8 @@ pub(crate) struct Inner {
     resolver: Arc<Resolver>,
     /// The registry, as those ask it that must not keep the runtime.
     lookups: Arc<Lookups>,
+    /// The plain registry, likewise.
+    plain_lookups: Arc<Lookups>,
     /// The address of this machine's clerk.
     locator: Mutex<Locator>,
     /// Decides which servers are accepted, and knows those that were.
@@ -280,6 +282,10 @@ impl Runtime {
             None => registry,
         };
         let lookups = Arc::new(Lookups::new(&env, &registry));
+        let plain_lookups = match Arc::ptr_eq(&registry, &plain_registry) {
+            true => lookups.clone(),
+            false => Arc::new(Lookups::new(&env, &plain_registry)),
+        };
         Runtime(Arc::new_cyclic(|me| Inner {
             me: me.clone(),
             tasks: Tasks::new(&*env),
@@ -299,6 +305,7 @@ impl Runtime {
             balancers: Arc::default(),
             resolver: Arc::default(),
             lookups,
+            plain_lookups,
             locator: Mutex::default(),
             state: Mutex::default(),
         }))

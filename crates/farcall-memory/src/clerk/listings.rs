@@ -10,10 +10,14 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use super::Signatures::{Checked, Unchecked};
 use super::entry::Entry;
 use super::{CLERK_NAMES, COUNTERS, ClerkRuntime, TABLE, mailbox};
 use crate::access::TYPE;
+use farcall_core::CallFailed;
+use farcall_core::context::inherited;
 use farcall_names::{Label, Registry};
 
 /// The most clerks of a machine, and exporters of a name, that are looked at: whoever writes the registry can
@@ -67,7 +71,7 @@ pub(super) fn exported(runtime: &dyn ClerkRuntime, machine: IpAddr) -> Option<Ex
     let (kind, _) = labels(TABLE)?;
     let suffix = instance("", machine);
     let (mut segments, mut listed) = (Vec::new(), BTreeSet::new());
-    for entry in runtime.registry().instances(&kind).ok()? {
+    for entry in runtime.listed(Checked, &kind, None).ok()? {
         let Some(name) = entry.instance.as_str().strip_suffix(&suffix) else { continue };
         if is_reserved(name) {
             continue;
@@ -92,7 +96,8 @@ pub(super) fn is_listed(registry: &dyn Registry, entry: &Entry, machine: IpAddr)
 /// Returns where a machine exports a segment of this name, if the registry lists one for this runtime.
 pub(super) fn exporter_of(runtime: &dyn ClerkRuntime, name: &str, machine: IpAddr) -> Option<SocketAddr> {
     let (kind, instance) = labels(&instance(name, machine)).filter(|_| !is_reserved(name))?;
-    let listed = runtime.registry().lookup(&kind, &instance).ok()?.filter(|entry| is_for(runtime, entry))?;
+    let listed = lookup(runtime, (&kind, &instance)).ok()?;
+    let listed = listed.filter(|entry| is_for(runtime, entry))?;
     listed.sockets().find(|at| at.ip() == machine)
 }
 
@@ -112,7 +117,7 @@ pub(super) fn homes(runtime: &dyn ClerkRuntime, name: &str, machine: IpAddr) -> 
 /// Returns the machines for which the registry has the name, whoever has written that.
 fn machines_of(runtime: &dyn ClerkRuntime, name: &str) -> BTreeSet<IpAddr> {
     let Some((kind, _)) = labels(TABLE) else { return BTreeSet::new() };
-    let entries = runtime.plain_registry().instances(&kind).unwrap_or_default().into_iter();
+    let entries = unchecked(runtime, &kind).into_iter();
     let machines = entries.filter_map(|entry| {
         let ip = entry.address.socket()?.ip();
         (entry.instance.as_str() == instance(name, ip)).then_some(ip)
@@ -127,13 +132,13 @@ pub(super) fn clerks_of(runtime: &dyn ClerkRuntime, machine: IpAddr) -> Vec<List
         None => vec![plain],
         Some(_) => {
             let suffix = instance("", machine);
-            let listed = runtime.plain_registry().instances(&kind).unwrap_or_default().into_iter();
+            let listed = unchecked(runtime, &kind).into_iter();
             let clerks = listed.map(|entry| entry.instance);
             clerks.filter(|label| label.as_str().strip_suffix(&suffix).is_some_and(is_clerk)).collect()
         }
     };
     let believed = instances.into_iter().take(MAX_CANDIDATES).filter_map(|instance| {
-        let entry = runtime.registry().lookup(&kind, &instance).ok()??;
+        let entry = lookup(runtime, (&kind, &instance)).ok()??;
         let address = entry.address.socket().filter(|_| is_for(runtime, &entry))?;
         Some(ListedClerk { address, instance })
     });
@@ -144,7 +149,7 @@ pub(super) fn clerks_of(runtime: &dyn ClerkRuntime, machine: IpAddr) -> Vec<List
 /// without keys, whoever has written that.
 pub(super) fn own_clerk(runtime: &dyn ClerkRuntime, machine: IpAddr) -> Option<SocketAddr> {
     let (kind, instance) = labels(&instance_of_clerk(runtime, machine))?;
-    runtime.plain_registry().lookup(&kind, &instance).ok()??.address.socket()
+    runtime.listed(Unchecked, &kind, Some(&instance)).ok()?.pop()?.address.socket()
 }
 
 /// Returns which clerks of a machine, and which exporters of a name, the registry lists and this runtime
@@ -154,7 +159,7 @@ pub(super) fn passed_over(runtime: &dyn ClerkRuntime, name: &str, machine: IpAdd
     /// The most that a message names.
     const MAX_NAMED: usize = 4;
     let Some((kind, _)) = labels(TABLE) else { return Vec::new() };
-    let entries = runtime.plain_registry().instances(&kind).unwrap_or_default().into_iter();
+    let entries = unchecked(runtime, &kind).into_iter();
     let here = instance("", machine);
     let passed = entries.filter_map(|entry| {
         let at = entry.address.socket()?;
@@ -167,7 +172,7 @@ pub(super) fn passed_over(runtime: &dyn ClerkRuntime, name: &str, machine: IpAdd
         if !is_for(runtime, &entry) {
             return Some(format!("{what} was passed over, because it has keys and this program has none"));
         }
-        let why = runtime.registry().lookup(&kind, &entry.instance).err()?;
+        let why = lookup(runtime, (&kind, &entry.instance)).err()?;
         Some(format!("{what} was passed over, because it is not believed: {why}"))
     });
     passed.take(MAX_NAMED).collect()
@@ -176,8 +181,31 @@ pub(super) fn passed_over(runtime: &dyn ClerkRuntime, name: &str, machine: IpAdd
 /// Returns whether the registry still lists a clerk, for this runtime.
 pub(super) fn is_clerk_listed(runtime: &dyn ClerkRuntime, clerk: &ListedClerk) -> bool {
     let Some((kind, _)) = labels(TABLE) else { return false };
-    let listed = runtime.registry().lookup(&kind, &clerk.instance);
-    listed.is_ok_and(|listed| listed.and_then(|entry| entry.address.socket()) == Some(clerk.address))
+    let listed = lookup(runtime, (&kind, &clerk.instance));
+    match listed {
+        Ok(listed) => listed.and_then(|entry| entry.address.socket()) == Some(clerk.address),
+        // That this thread has no more time says nothing of the clerk.
+        Err(_) => remaining(runtime) == Some(Duration::ZERO),
+    }
+}
+
+/// Returns the entry of an instance whose signature is good.
+fn lookup(
+    runtime: &dyn ClerkRuntime,
+    (kind, instance): (&Label, &Label),
+) -> Result<Option<farcall_names::Entry>, CallFailed> {
+    Ok(runtime.listed(Checked, kind, Some(instance))?.pop())
+}
+
+/// Returns the entries of a type, whoever has written them.
+fn unchecked(runtime: &dyn ClerkRuntime, kind: &Label) -> Vec<farcall_names::Entry> {
+    runtime.listed(Unchecked, kind, None).unwrap_or_default()
+}
+
+/// Returns how much time this thread has: what is left of that of the call that it serves, or of one that its
+/// program has set for all that waits.
+pub(super) fn remaining(runtime: &dyn ClerkRuntime) -> Option<Duration> {
+    Some(inherited().0?.since(runtime.env().now()))
 }
 
 /// Returns whether a runtime can call the exporter of an entry of its registry: one without keys calls no

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::cache::Known;
 use super::entry::Entry;
@@ -110,7 +111,13 @@ pub(super) fn machine_clerk(
         match turn {
             Turn::Take(clerk) if clerk.is_listed(runtime) => return Ok(clerk),
             Turn::Take(clerk) => forget(runtime, &clerk),
-            Turn::Wait(event) => drop(event.wait(None)),
+            Turn::Wait(event) => {
+                let left = listings::remaining(runtime);
+                event.wait(left);
+                if listings::remaining(runtime) == Some(Duration::ZERO) {
+                    return Err(late("another thread still looks for this machine's clerk"));
+                }
+            }
             Turn::Seek(former) => {
                 drop(former);
                 // The registry may be the user's code. If it panics, other threads must not wait for ever.
@@ -157,6 +164,9 @@ fn seek(runtime: &dyn ClerkRuntime, passed: &[SocketAddr]) -> std::result::Resul
     };
     if let Some(clerk) = listed() {
         return other(clerk);
+    }
+    if listings::remaining(runtime) == Some(Duration::ZERO) {
+        return Err(late("the registry has not said who is this machine's clerk"));
     }
     let own = |place| {
         let clerk = Clerk::open(sibling.clone(), Settings::default(), place)?;
@@ -262,6 +272,11 @@ impl MachineClerk {
             (None, _) => {}
         }
     }
+}
+
+#[cold]
+fn late(why: &'static str) -> CallFailed {
+    CallFailed::new(Kind::Deadline, Ran::No).because(why)
 }
 
 fn ended() -> Error<Fault> {

@@ -520,3 +520,60 @@ fn one_time_covers_an_access_and_the_imports_that_renew_it() {
         Ok::<(), farcall::Error>(())
     });
 }
+
+/// The machine's clerk asks the registry which clerks and segments there are. The time of who asks it covers
+/// that, whether it is the first to ask, or another thread is asking already.
+#[test]
+fn a_deadline_covers_a_clerk_behind_a_silent_registry() {
+    check(40, |sim| {
+        let _exporter = sim.server("exporter", serve_words_and_member);
+        let runtime = farcall::Runtime::current()?;
+        if sim.below(2) == 0 {
+            runtime.import_segment("Words")?; // the clerk is known
+        }
+        sim.silence_registry(true);
+        let ask = |name: &'static str, (within, runtime): (Duration, farcall::Runtime)| {
+            let begun = sim::now();
+            let ended = runtime.within(within, || runtime.import_segment_anew(name, None));
+            let (why, took) = (CallFailed::from(ended.err().expect("nobody answers")), sim::now() - begun);
+            assert!(took <= within + SLACK, "{name}: {took:?} of {within:?}: {why}");
+        };
+        let times = [drawn(sim), drawn(sim)].map(|within| (within, runtime.clone()));
+        let [other, own] = times;
+        let other = sim::spawn(move || ask("Words", other));
+        sim.sleep(Duration::from_millis(sim.below(100)));
+        ask("Unknown", own);
+        other.join();
+        sim.silence_registry(false);
+        sim.sleep(Duration::from_secs(30));
+        runtime.import_segment_anew("Words", None)?;
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// Each thread's own time covers the imports that renew an import that several threads share.
+#[test]
+fn no_thread_waits_longer_than_its_time_for_the_import_of_another() {
+    check(20, |sim| {
+        let exporter = sim.server("exporter", serve_words_and_member);
+        let runtime = farcall::Runtime::current()?;
+        let importer = runtime.clone();
+        let words = Arc::new(Renewing::new(move || importer.import_segment_anew("Words", None))?);
+        assert_eq!(words.with(|memory| memory.load(8)), Ok(0));
+        exporter.crash();
+        exporter.restart();
+        sim.sleep(Duration::from_millis(200));
+        exporter.pause();
+        let threads = [drawn(sim), drawn(sim), drawn(sim)].map(|within| {
+            let (words, runtime) = (words.clone(), runtime.clone());
+            sim::spawn(move || {
+                let begun = sim::now();
+                let ended = runtime.within(within, || words.with(|memory| memory.load(8)));
+                let took = sim::now() - begun;
+                assert!(took <= within + SLACK, "{took:?} of {within:?}: {ended:?}");
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join());
+        Ok::<(), farcall::Error>(())
+    });
+}

@@ -6,16 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall_memory::clerk::{ClerkRuntime, Locator, Names};
+use farcall_memory::clerk::{ClerkRuntime, Locator, Names, Signatures};
 use farcall_memory::{
     Access, AccessHandler, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharedMemory, SharingTerms,
 };
-use farcall_names::{Label, Registration, Registry};
+use farcall_names::{Entry, Label, Registration, Registry};
 
 use super::Runtime;
 use super::bind::parse;
 use super::export::{Export, export_unlisted};
 use super::import::binding_to;
+use super::lookup::Wanted;
 use crate::env::Env;
 use crate::idl;
 use crate::intercept::Interceptors;
@@ -76,6 +77,23 @@ impl ClerkRuntime for Runtime {
 
     fn plain_registry(&self) -> &Arc<dyn Registry> {
         &self.0.plain_registry
+    }
+
+    fn listed(
+        &self,
+        signatures: Signatures,
+        kind: &Label,
+        instance: Option<&Label>,
+    ) -> Result<Vec<Entry>, CallFailed> {
+        let lookups = match signatures {
+            Signatures::Checked => &self.0.lookups,
+            Signatures::Unchecked => &self.0.plain_lookups,
+        };
+        let wanted = match instance {
+            None => Wanted::Instances(kind.clone()),
+            Some(instance) => Wanted::Instance(kind.clone(), instance.clone()),
+        };
+        Ok(lookups.ask(&wanted, context::inherited().0)?.into_entries())
     }
 
     fn key_prefix(&self) -> Option<u64> {
