@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Datagram, Pair};
+use common::{Datagram, Pair, Told};
 use farcall_proto::server::Finish;
-use farcall_proto::{ClientConfig, ServerConfig};
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
 /// The largest datagram that a conversation tries.
 const LARGEST: usize = 64_000;
@@ -114,4 +114,65 @@ fn on_loopback_one_probe_raises_the_datagrams_of_started_calls() {
     window.run(1000, 200);
     let stats = window.pair.client.stats();
     assert_eq!((stats.datagram, stats.probes), (LARGEST, 1));
+}
+
+/// Passes time for two seconds more than the client's patience, on a path that lets pass what `passes`.
+/// Returns how long it took until a call had ended.
+fn run_narrow(pair: &mut Pair, passes: impl Fn(&Datagram) -> bool) -> Option<Duration> {
+    const STEP: Duration = Duration::from_millis(1);
+    let begun = pair.now;
+    let end = begun + ClientConfig::default().patience + Duration::from_secs(2);
+    while pair.now < end && pair.told.is_empty() {
+        pair.pass(STEP);
+        pair.tick();
+        let sent: Vec<_> = pair.sent().into_iter().filter(&passes).collect();
+        pair.receive(&sent);
+        let answers: Vec<_> = pair.answered().into_iter().filter(&passes).collect();
+        pair.hear(&answers);
+    }
+    (!pair.told.is_empty()).then(|| pair.now.since(begun))
+}
+
+/// The server answers every question, but the path has become narrower than any datagram of a long call.
+#[test]
+fn a_call_of_which_nothing_arrives_any_more_fails_although_the_server_answers() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[7; 5_000]);
+    let ended = run_narrow(&mut pair, |datagram| datagram.len() <= 1_072);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+    assert!(ended >= Some(ClientConfig::default().patience), "{ended:?}");
+    pair.told.clear();
+    pair.start(2, &[7; 500]);
+    pair.settle();
+    assert!(matches!(pair.told[..], [(2, Told::Result(_))]), "a short call passes: {:?}", pair.told);
+}
+
+/// Some fragments have arrived when the path becomes narrower.
+#[test]
+fn a_call_of_which_a_part_arrived_before_fails_too() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[7; 50_000]);
+    let sent = pair.sent();
+    assert!(sent.len() > 2);
+    pair.receive(&sent[..2]);
+    let answers = pair.answered();
+    pair.hear(&answers);
+    assert!(run_narrow(&mut pair, |datagram| datagram.len() <= 1_072).is_some());
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+}
+
+/// A path that loses nearly everything is no narrow one.
+#[test]
+fn a_call_whose_fragments_arrive_rarely_does_not_fail() {
+    const ONE_IN: u32 = 20;
+    let mut pair = Pair::acquainted();
+    pair.start(1, &[7; 20_000]);
+    let count = std::cell::Cell::new(0);
+    let passes = |datagram: &Datagram| {
+        count.set(count.get() + u32::from(datagram.len() > 1_072));
+        datagram.len() <= 1_072 || count.get().is_multiple_of(ONE_IN)
+    };
+    while pair.asked.is_empty() {
+        assert_eq!(run_narrow(&mut pair, passes), None, "{:?}", pair.told);
+    }
 }

@@ -11,7 +11,7 @@ use super::closing::ClosingNotice;
 use super::inside::Inside;
 use super::send::MANY_CALLS;
 use super::slots::{Stage, UNKNOWN, Want};
-use super::timers::BLACK_HOLE;
+use super::timers::{BLACK_HOLE, MAX_STALLS};
 use super::{Conversation, Doubtful, Event, Outcome};
 use crate::scheme::Scheme;
 use crate::secure::Opened;
@@ -492,8 +492,9 @@ impl Conversation {
                     sending.restart();
                     self.wake_next();
                 }
-                self.count_stall(activity, 0);
-                self.answered(now, activity);
+                if self.count_stall(activity, 0) {
+                    self.answered(now, activity);
+                }
                 self.want(activity, Want::CALL);
             }
         }
@@ -520,22 +521,24 @@ impl Conversation {
         } else {
             self.want(activity, Want::CALL);
         }
-        if heard.arrived > 0 || heard.lost_since.is_some() {
-            self.count_stall(activity, heard.arrived);
+        let tells_of_sent = heard.arrived > 0 || heard.lost_since.is_some();
+        if !tells_of_sent || self.count_stall(activity, heard.arrived) {
+            self.answered(now, activity);
         }
-        self.answered(now, activity);
         self.wake_next();
     }
 
     /// Tries smaller datagrams if the server answers several times but nothing of what was sent arrives. The
-    /// path may have become narrower.
-    fn count_stall(&mut self, activity: u32, arrived: u32) {
-        let slot = self.slots.at_mut(activity);
-        slot.timing.stalled = if arrived > 0 { 0 } else { slot.timing.stalled + 1 };
-        if slot.timing.stalled == BLACK_HOLE {
-            slot.timing.stalled = 0;
+    /// path may have become narrower. Returns whether the answer begins the call's patience anew: a path that
+    /// lets only the short datagrams of probes pass does not keep the call alive for ever.
+    fn count_stall(&mut self, activity: u32, arrived: u32) -> bool {
+        let stalled = &mut self.slots.at_mut(activity).timing.stalled;
+        *stalled = if arrived > 0 { 0 } else { stalled.saturating_add(1) };
+        let stalled = *stalled;
+        if stalled > 0 && stalled.is_multiple_of(BLACK_HOLE) {
             self.mtu.fall_back();
         }
+        stalled < MAX_STALLS
     }
 
     /// Queues the activity that has waited longest for room in the congestion window.

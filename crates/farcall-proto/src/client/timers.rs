@@ -23,6 +23,10 @@ const CANCEL_REMINDERS: u32 = 5;
 /// After this many unanswered tries the client supposes that its datagrams are too large for the path.
 pub(super) const BLACK_HOLE: u32 = 3;
 
+/// After this many answers in a row that report no arrival, although something was sent, further ones do not
+/// begin a call's patience anew. Smaller datagrams were tried before.
+pub(super) const MAX_STALLS: u32 = 2 * BLACK_HOLE;
+
 /// A server that says nothing of a call after this many reminders is silent.
 const UNHEARD_REMINDERS: u32 = 2;
 
