@@ -41,6 +41,8 @@ pub(crate) struct Hint {
     pub(crate) code: i32,
     /// The path's MTU, if the error is that a datagram was too long for it.
     mtu: u32,
+    /// Whether a filter refuses the datagrams.
+    is_filtered: bool,
     quoted: [u8; MAX_QUOTED_BYTES],
     quoted_bytes: usize,
 }
@@ -55,6 +57,9 @@ impl Hint {
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         /// The headers of IPv4 and IPv6, with that of UDP.
         const HEADERS: [u32; 2] = [28, 48];
+        if self.is_filtered {
+            return Some(Obstacle::Filtered);
+        }
         match obstacle(&io::Error::from_raw_os_error(self.code))? {
             Obstacle::TooNarrow { .. } => {
                 let headers = HEADERS[usize::from(self.about.is_ipv6())];
@@ -105,8 +110,8 @@ fn drain_into(list: &mut VecDeque<Hint>, socket: &impl AsFd) -> bool {
         let (Some(about), Some(code)) = (incoming.from, incoming.report) else { continue };
         if list.len() < MAX_WAITING_HINTS {
             let quoted_bytes = incoming.len.min(MAX_QUOTED_BYTES);
-            let (about, mtu) = (canonical(about), incoming.mtu);
-            list.push_back(Hint { about, code, mtu, quoted, quoted_bytes });
+            let (about, mtu, is_filtered) = (canonical(about), incoming.mtu, incoming.is_filtered);
+            list.push_back(Hint { about, code, mtu, is_filtered, quoted, quoted_bytes });
         }
     }
     false

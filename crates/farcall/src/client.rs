@@ -48,7 +48,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{ClientConfig, SharedPath, Spares};
+use farcall_proto::{ClientConfig, Obstacle, SharedPath, Spares};
 
 pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
@@ -166,6 +166,15 @@ impl Endpoint {
         let alone = peers.by_id.len() == 1 && address.ip().is_loopback();
         self.socket.connect(alone.then_some(address));
         peer
+    }
+
+    /// Returns why the server at an address may be silent, if something was reported since it was last heard.
+    pub(crate) fn obstacle(&self, address: SocketAddr) -> Option<Obstacle> {
+        let peer = {
+            let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+            peers.by_address.get(&address)?.clone()
+        };
+        peer.obstacle()
     }
 
     /// Judges again what each server has shown in its conversation. Ends the calls of names for which a

@@ -52,6 +52,8 @@ pub struct Incoming {
     pub report: Option<i32>,
     /// With a report that a datagram was too long: the path's MTU.
     pub mtu: u32,
+    /// With a report: whether it says that a filter refuses the datagram.
+    pub is_filtered: bool,
 }
 
 /// A buffer for control messages, aligned as the kernel reads and writes them.
@@ -165,7 +167,8 @@ fn receive_by(socket: &impl AsFd, buffer: &mut [u8], flags: libc::c_int) -> io::
     // SAFETY: the kernel writes no more than the lengths given into memory that outlives the call.
     let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
-    let mut incoming = Incoming { from: address(&name), at: None, len, each: len, report: None, mtu: 0 };
+    let (from, at, report, mtu) = (address(&name), None, None, 0);
+    let mut incoming = Incoming { from, at, len, each: len, report, mtu, is_filtered: false };
     // SAFETY: the kernel has set `msg_controllen` to the bytes that it wrote: whole messages, within the
     // buffer, which is aligned for their headers. The macros stay within these bytes. The level and the type
     // of a message determine what it holds.
@@ -192,6 +195,7 @@ fn receive_by(socket: &impl AsFd, buffer: &mut [u8], flags: libc::c_int) -> io::
                         matches!(error.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
                     incoming.report = i32::try_from(error.ee_errno).ok().filter(|_| is_icmp);
                     incoming.mtu = error.ee_info;
+                    incoming.is_filtered = is_filtered(&error);
                 }
                 _ => {}
             }
@@ -199,6 +203,20 @@ fn receive_by(socket: &impl AsFd, buffer: &mut [u8], flags: libc::c_int) -> io::
         }
     }
     Ok(incoming)
+}
+
+/// Returns whether a filter refuses datagrams, as an ICMP message says. With IPv4 Linux gives it the error
+/// number of a host or a network that is not there (net/ipv4/icmp.c, icmp_err_convert). With IPv6 the number
+/// tells it.
+fn is_filtered(error: &libc::sock_extended_err) -> bool {
+    /// "Destination unreachable" (RFC 792).
+    const UNREACHABLE: u8 = 3;
+    /// "Communication administratively prohibited": with the network, with the host, by filtering (RFC 1122,
+    /// 3.2.2.1; RFC 1812, 5.2.7.1).
+    const PROHIBITED: [u8; 3] = [9, 10, 13];
+    error.ee_origin == libc::SO_EE_ORIGIN_ICMP
+        && error.ee_type == UNREACHABLE
+        && PROHIBITED.contains(&error.ee_code)
 }
 
 /// Converts an address to the kernel's form, and returns the length of that form in bytes.

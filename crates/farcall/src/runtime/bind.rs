@@ -196,7 +196,7 @@ impl Inner {
             }
         }
         // The peers are forgotten with the questions.
-        let obstacles: Vec<_> = polls.iter().map(Poll::obstacle).collect();
+        let obstacles: Vec<_> = polls.iter().map(|poll| self.obstacle(&poll.asked)).collect();
         drop(questions);
         let late = deadline.is_some_and(|deadline| deadline <= self.env.now());
         for (poll, obstacle) in polls.into_iter().zip(obstacles) {
@@ -220,6 +220,15 @@ impl Inner {
         let near = chosen(near, MAX_ASKED - far.len().min(MAX_ASKED / 2), number);
         let far = chosen(far, MAX_ASKED - near.len(), number);
         near.into_iter().chain(far).collect()
+    }
+
+    /// Returns why one of the candidates that are being asked may be silent, as far as that is known.
+    #[cold]
+    pub(super) fn obstacle(&self, asked: &[Candidate]) -> Option<(SocketAddr, Obstacle)> {
+        asked.iter().find_map(|&Candidate { address, .. }| {
+            let obstacle = self.endpoint(address).ok()?.obstacle(address)?;
+            Some((address, obstacle))
+        })
     }
 
     /// Returns until when to wait for answers from one kind of address before the next kind is asked too.
@@ -530,11 +539,6 @@ impl Poll<'_> {
         self.bound
             .ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(name) } else { no_answer(name) }))
     }
-
-    /// Returns why one of the asked servers may be silent, as far as that is known.
-    fn obstacle(&self) -> Option<(SocketAddr, Obstacle)> {
-        self.peers().iter().find_map(|(peer, _)| Some((peer.address(), peer.obstacle()?)))
-    }
 }
 
 /// Takes the answers that have come, of the nearest kind first. Returns the index of the poll that needs no
@@ -676,7 +680,7 @@ pub(super) fn too_late(name: &Name) -> CallFailed {
 }
 
 /// Adds why a server may be silent to the failure that it has not answered in time.
-fn with_obstacle(why: CallFailed, obstacle: Option<(SocketAddr, Obstacle)>) -> CallFailed {
+pub(super) fn with_obstacle(why: CallFailed, obstacle: Option<(SocketAddr, Obstacle)>) -> CallFailed {
     match obstacle {
         Some((address, what)) if why.kind() == Kind::Deadline => {
             let detail = format!("{}: {address}: {what}", why.detail());

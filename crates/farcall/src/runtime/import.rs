@@ -462,7 +462,13 @@ impl Importer {
         loop {
             let failed = match self.ask(candidates.clone(), is_brief)?.wait(&over).await {
                 Err(why) if bind::may_have_moved(&why) && moves < bind::MAX_MOVES => why,
-                ended => return ended.inspect_err(|why| self.suspect(why.kind())),
+                ended => {
+                    let told = ended.map_err(|why| {
+                        let obstacle = self.inner.obstacle(&candidates);
+                        bind::with_obstacle(why, obstacle)
+                    });
+                    return told.inspect_err(|why| self.suspect(why.kind()));
+                }
             };
             (moves, is_brief) = (moves + 1, false);
             // The name may have moved while its former servers were asked.

@@ -47,17 +47,18 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     let fails = |to: &str| {
         let (mut client, mut said) = net.play(NAME, to, &net.client);
         wait_for(&mut said, "failed");
-        let lines = said.by_ref().lines().take(2).map(Result::unwrap).collect::<Vec<_>>();
+        let lines = said.by_ref().lines().take(3).map(Result::unwrap).collect::<Vec<_>>();
         assert!(client.wait().unwrap().success());
-        <[String; 2]>::try_from(lines).unwrap()
+        <[String; 3]>::try_from(lines).unwrap()
     };
-    let both_say = |to: &str, why: &str| {
-        let [patient, hurried] = fails(to);
+    let all_say = |to: &str, why: &str| {
+        let [patient, hurried, started] = fails(to);
         assert!(patient.contains("the server does not answer") && patient.contains(why), "{to}: {patient}");
         // Reports that the port is refused end a call before its deadline.
         let is_refused = why == REFUSED;
         let end = if is_refused { "the server does not answer" } else { "the deadline passed" };
         assert!(hurried.contains(end) && hurried.contains(why), "{to}: {hurried}");
+        assert!(started.contains(end) && started.contains(why), "{to}: {started}");
     };
     let client = |program: &str, words: &str| {
         let words = ["netns", "exec", &net.client, program].into_iter().chain(words.split(' '));
@@ -71,23 +72,26 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     // The first client would use up the reports that the server's host sends in a second.
     server("sysctl", "-q -w net.ipv4.icmp_ratelimit=0");
     assert_eq!(fails("10.77.0.1:7000")[0], "no failure");
-    both_say("10.77.0.1:7001", REFUSED);
-    both_say("192.0.2.1:7000", "there is no route to its network");
+    all_say("10.77.0.1:7001", REFUSED);
+    all_say("192.0.2.1:7000", "there is no route to its network");
     // As a router says, or this system when nobody answers to ARP.
     client("ip", "route add unreachable 192.0.2.9");
-    both_say("192.0.2.9:7000", "its host is not there");
+    all_say("192.0.2.9:7000", "its host is not there");
 
     client(
         "nft",
         "add table inet far; add chain inet far o { type filter hook output priority 0; }; \
          add rule inet far o udp dport 7000 drop",
     );
-    both_say("10.77.0.1:7000", "this machine's system does not permit sending there");
+    all_say("10.77.0.1:7000", "this machine's system does not permit sending there");
     client("nft", "delete table inet far");
 
-    // The server's host lets nothing in, and says nothing.
+    // The server's host lets nothing in, and says so; and says nothing.
     let silence = "add table inet far; add chain inet far i { type filter hook input priority 0; }; \
                    add rule inet far i udp dport 7000 drop";
+    server("nft", &silence.replace("drop", "reject with icmp type admin-prohibited"));
+    all_say("10.77.0.1:7000", "a filter refuses datagrams");
+    server("nft", "delete table inet far");
     server("nft", silence);
     let silent = fails("10.77.0.1:7000");
     for unknown in ["program", "route", "host is", "permit", "path"] {
@@ -107,9 +111,12 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     server("ip", "address add 10.78.0.1/24 dev narrow");
     server("sysctl", "-q -w net.ipv4.ip_forward=1");
     client("ip", "route add 10.78.0.0/24 via 10.77.0.1");
-    both_say("10.78.0.9:7000", "no datagrams of 1200 bytes, but of 1072 at most");
-    client("ip", "link set far mtu 1100");
-    both_say("10.77.0.1:7000", "the path takes no datagrams of 1200 bytes");
+    all_say("10.78.0.9:7000", "no datagrams of 1200 bytes, but of 1072 at most");
+    // Short datagrams still pass, so the server answers what a client asks that has called before.
+    let narrow = said_by_bound(&net, || drop(client("ip", "link set far mtu 1100")));
+    let why = "the path takes no datagrams of 1200 bytes";
+    assert!(narrow.contains("the server does not answer") && narrow.contains(why), "{narrow}");
+    all_say("10.77.0.1:7000", why);
 }
 
 /// Returns what a client says of a call that has called before the server became silent.
@@ -134,7 +141,7 @@ fn serve() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// Says how a call fails, without a deadline and with one.
+/// Says how a call fails: without a deadline, with one, and started with one.
 fn call(to: &str) {
     let runtime =
         || Runtime::builder().registry(Memory::new()).patience(Duration::from_secs(2)).build().unwrap();
@@ -145,8 +152,11 @@ fn call(to: &str) {
     let within = Duration::from_secs(1);
     let hurried =
         runtime().import_within::<dyn Store>(&name, within).and_then(|store| store.within(within).put(&data));
+    let runtime = runtime();
+    let unbound = runtime.import_each::<dyn Store>(&[&name]).unwrap();
+    let started = unbound.stubs().next().unwrap().1.within(within).start().put(&data).wait();
     println!("\nfailed");
-    for ended in [patient, hurried] {
+    for ended in [patient, hurried, started] {
         match ended {
             Ok(_) => println!("no failure"),
             Err(why) => println!("{why}"),
