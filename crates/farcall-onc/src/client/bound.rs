@@ -257,14 +257,16 @@ impl Target {
 
     #[cold]
     fn call_failed(&self, error: TransportError, options: &CallOptions, procedure: &Procedure) -> CallFailed {
-        let TransportError { kind, ran, why, .. } = error;
+        let TransportError { kind, ran, why, not_sent, .. } = error;
+        let missing = if why.is_empty() { "reply" } else { &why };
+        // The call may have been sent before.
+        let not_sent = not_sent.map(|why| format!(" (the system does not send to the server: {why})"));
+        let not_sent = not_sent.as_deref().unwrap_or_default();
         let why = match (kind, options.patience) {
-            (Kind::Deadline, Some(patience)) => {
-                let missing = if why.is_empty() { "reply" } else { &why };
-                CallFailed::new(Kind::Unreachable, ran).because(format!("no {missing} within {patience:?}"))
-            }
-            (Kind::Deadline, None) if !why.is_empty() => {
-                CallFailed::new(kind, ran).because(format!("no {why} in time"))
+            (Kind::Deadline, Some(patience)) => CallFailed::new(Kind::Unreachable, ran)
+                .because(format!("no {missing} within {patience:?}{not_sent}")),
+            (Kind::Deadline, None) if !(why.is_empty() && not_sent.is_empty()) => {
+                CallFailed::new(kind, ran).because(format!("no {missing} in time{not_sent}"))
             }
             _ => CallFailed::new(kind, ran).because(why.to_string()),
         };

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ pub(crate) struct Link {
     /// A copy of `SendQueue::blocked` that is read without the table's lock. A leader that reads an old value
     /// does no harm, because the thread that blocks the queue engages the service thread.
     blocked: AtomicBool,
+    /// The system's number of the error for which it did not send the latest datagram, or 0 if it did.
+    not_sent: AtomicI32,
     state: AtomicU8,
     /// Wakes a thread that waits for several calls at this link.
     alarm: OnceLock<Option<Arc<dyn Alarm>>>,
@@ -148,6 +150,7 @@ impl Link {
                 heard: AtomicU64::new(0),
             },
             blocked: AtomicBool::new(false),
+            not_sent: AtomicI32::new(0),
             state: AtomicU8::new(LIVE),
             alarm: OnceLock::new(),
             service: OnceLock::new(),
@@ -184,7 +187,11 @@ impl Link {
         if now == then || now % 2 == 1 {
             self.fall_silent();
         }
-        TransportError::late()
+        let not_sent = match self.not_sent.load(Ordering::Relaxed) {
+            0 => None,
+            code => Some(std::io::Error::from_raw_os_error(code).to_string().into()),
+        };
+        TransportError { not_sent, ..TransportError::late() }
     }
 
     /// Has the next call made on another link, if there can be one.
@@ -428,12 +435,20 @@ impl Link {
     /// lost, as in a network.
     pub(crate) fn send_datagram(&self, message: &[u8]) {
         const TRIES: usize = 32;
-        for _ in 0..TRIES {
-            match self.carrier.send(message) {
-                Err(why) if is_network_report(&why) => {}
-                Err(_) => return drop(self.carrier.send(message)),
-                Ok(_) => return,
+        let mut sent = self.carrier.send(message);
+        for _ in 1..TRIES {
+            match &sent {
+                Ok(_) => break,
+                Err(why) if is_network_report(why) => sent = self.carrier.send(message),
+                Err(_) => {
+                    sent = self.carrier.send(message);
+                    break;
+                }
             }
+        }
+        let code = sent.err().and_then(|why| why.raw_os_error()).unwrap_or(0);
+        if self.not_sent.load(Ordering::Relaxed) != code {
+            self.not_sent.store(code, Ordering::Relaxed);
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct TransportError {
     pub(crate) kind: Kind,
     pub(crate) ran: Ran,
     pub(crate) why: Arc<str>,
+    /// Why the system did not send the latest datagram, if it did not.
+    pub(crate) not_sent: Option<Arc<str>>,
     /// Whether nothing was sent because a call from 2^32 calls before has the same identifier and is still
     /// under way.
     pub(crate) id_in_use: bool,
@@ -54,7 +56,7 @@ pub(crate) struct TransportError {
 
 impl TransportError {
     pub(crate) fn new(kind: Kind, ran: Ran, why: impl Into<Arc<str>>) -> TransportError {
-        TransportError { kind, ran, why: why.into(), id_in_use: false }
+        TransportError { kind, ran, why: why.into(), not_sent: None, id_in_use: false }
     }
 
     #[cold]

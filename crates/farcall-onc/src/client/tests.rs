@@ -203,3 +203,56 @@ fn a_call_by_a_socket_that_only_gives_errors_fails_and_rests_meanwhile() {
     let receptions = receptions.load(Ordering::Relaxed);
     assert!(receptions <= 70 * (millis + 2), "{receptions} in {millis} ms");
 }
+
+/// A socket whose datagrams a rule of this machine's firewall drops.
+struct Forbidden(std::net::UdpSocket);
+
+impl carrier::Carrier for Forbidden {
+    fn receive(&self, _: &mut [u8], wait: carrier::Wait) -> io::Result<usize> {
+        if let carrier::Wait::For(time) = wait {
+            self.0.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
+            return self.0.recv(&mut [0; 8]);
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn send(&self, _: &[u8]) -> io::Result<usize> {
+        Err(rustix::io::Errno::PERM.into())
+    }
+
+    fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
+    }
+
+    fn shutdown(&self) {}
+}
+
+/// Makes such sockets.
+struct ToForbidden;
+
+impl carrier::Dial for ToForbidden {
+    fn dial(&self, _: Option<Duration>) -> io::Result<Box<dyn carrier::Carrier>> {
+        Ok(Box::new(Forbidden(std::net::UdpSocket::bind("127.0.0.1:0")?)))
+    }
+
+    fn is_datagrams(&self) -> bool {
+        true
+    }
+
+    fn address(&self) -> String {
+        "udp://forbidden".into()
+    }
+}
+
+#[test]
+fn a_call_that_the_system_does_not_send_says_so() {
+    let client = Client::builder().dial(ToForbidden).unwrap();
+    let program = client.program(1, 1).within(Duration::from_millis(50));
+    let blocking = program.call::<(), Never>(&NULL, &|_| Ok(()));
+    let started = program.start::<(), Never>(&NULL, &|_| Ok(())).wait();
+    for ended in [blocking, started] {
+        let why: CallFailed = ended.unwrap_err().into();
+        assert_eq!(why.kind(), Kind::Deadline);
+        assert!(why.detail().contains("does not send to the server: Operation not permitted"), "{why}");
+    }
+}
