@@ -81,9 +81,6 @@ pub trait ClerkRuntime: MemoryRuntime {
     /// Returns the registry that the runtime uses.
     fn registry(&self) -> &Arc<dyn Registry>;
 
-    /// Returns the registry without the checks of signatures that a runtime with keys makes.
-    fn plain_registry(&self) -> &Arc<dyn Registry>;
-
     /// Returns the entries of a type, or of one of its instances, within the time that this thread has.
     ///
     /// # Errors

@@ -137,9 +137,8 @@ pub(crate) struct Inner {
     balancers: Arc<Balancers>,
     /// Names of hosts that are being resolved.
     resolver: Arc<Resolver>,
-    /// The registry, as those ask it that must not keep the runtime.
+    /// The registry and the plain one, as those ask them that must not keep the runtime.
     lookups: Arc<Lookups>,
-    /// The plain registry, likewise.
     plain_lookups: Arc<Lookups>,
     /// The address of this machine's clerk.
     locator: Mutex<Locator>,

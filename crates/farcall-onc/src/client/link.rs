@@ -11,6 +11,7 @@
 //! service    the thread that sends and receives while no caller waits
 //! ```
 
+mod datagrams;
 mod gather;
 mod reader;
 mod reports;
@@ -20,7 +21,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use super::resealer::Resealer;
 use super::table::{Body, Entry, Outcome, Retransmission, Table, TransportError, Watcher, next_pause};
 use super::timers::{CallOptions, Timers};
 use crate::wire::record::Limits;
+use datagrams::NotSent;
 use reader::Reader;
 use service::Service;
 
@@ -73,8 +75,7 @@ pub(crate) struct Link {
     /// A copy of `SendQueue::blocked` that is read without the table's lock. A leader that reads an old value
     /// does no harm, because the thread that blocks the queue engages the service thread.
     blocked: AtomicBool,
-    /// The system's number of the error for which it did not send the latest datagram, or 0 if it did.
-    not_sent: AtomicI32,
+    not_sent: NotSent,
     state: AtomicU8,
     /// Wakes a thread that waits for several calls at this link.
     alarm: OnceLock<Option<Arc<dyn Alarm>>>,
@@ -150,7 +151,7 @@ impl Link {
                 heard: AtomicU64::new(0),
             },
             blocked: AtomicBool::new(false),
-            not_sent: AtomicI32::new(0),
+            not_sent: NotSent::default(),
             state: AtomicU8::new(LIVE),
             alarm: OnceLock::new(),
             service: OnceLock::new(),
@@ -187,11 +188,7 @@ impl Link {
         if now == then || now % 2 == 1 {
             self.fall_silent();
         }
-        let not_sent = match self.not_sent.load(Ordering::Relaxed) {
-            0 => None,
-            code => Some(std::io::Error::from_raw_os_error(code).to_string().into()),
-        };
-        TransportError { not_sent, ..TransportError::late() }
+        TransportError { not_sent: self.not_sent.why(), ..TransportError::late() }
     }
 
     /// Has the next call made on another link, if there can be one.
@@ -425,30 +422,6 @@ impl Link {
     fn engage_if_blocked(self: &Arc<Self>) {
         if self.blocked.load(Ordering::Acquire) {
             service::engage(self);
-        }
-    }
-
-    /// Sends one datagram. If the system reports a refused port, sends again, because the report may be about
-    /// an earlier datagram, perhaps of another thread. The system reports a socket's pending error only once,
-    /// so the receiving thread does not get that report. But if the port is still refused, the new datagram
-    /// raises a report of its own. After any other error the datagram is sent once more. It may still be
-    /// lost, as in a network.
-    pub(crate) fn send_datagram(&self, message: &[u8]) {
-        const TRIES: usize = 32;
-        let mut sent = self.carrier.send(message);
-        for _ in 1..TRIES {
-            match &sent {
-                Ok(_) => break,
-                Err(why) if is_network_report(why) => sent = self.carrier.send(message),
-                Err(_) => {
-                    sent = self.carrier.send(message);
-                    break;
-                }
-            }
-        }
-        let code = sent.err().and_then(|why| why.raw_os_error()).unwrap_or(0);
-        if self.not_sent.load(Ordering::Relaxed) != code {
-            self.not_sent.store(code, Ordering::Relaxed);
         }
     }
 

@@ -75,10 +75,6 @@ impl ClerkRuntime for Runtime {
         Runtime::registry(self)
     }
 
-    fn plain_registry(&self) -> &Arc<dyn Registry> {
-        &self.0.plain_registry
-    }
-
     fn listed(
         &self,
         signatures: Signatures,

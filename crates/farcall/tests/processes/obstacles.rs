@@ -104,7 +104,16 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     assert!(silent.contains("the server does not answer") && !silent.contains("path"), "{silent}");
     server("nft", "delete table inet far");
 
-    // The path becomes narrow behind a router, and then at this host.
+    becomes_narrow(&net, &client, &server, &all_say);
+}
+
+/// The path becomes narrow behind a router, and then at this host.
+fn becomes_narrow(
+    net: &Net,
+    client: &dyn Fn(&str, &str) -> String,
+    server: &dyn Fn(&str, &str) -> String,
+    all_say: &dyn Fn(&str, &str),
+) {
     server("ip", "link add narrow type veth peer name beyond");
     server("ip", "link set beyond up");
     server("ip", "link set narrow mtu 1100 up");
@@ -113,7 +122,7 @@ fn a_failed_call_says_what_the_system_knows_of_the_servers_silence() {
     client("ip", "route add 10.78.0.0/24 via 10.77.0.1");
     all_say("10.78.0.9:7000", "no datagrams of 1200 bytes, but of 1072 at most");
     // Short datagrams still pass, so the server answers what a client asks that has called before.
-    let narrow = said_by_bound(&net, || drop(client("ip", "link set far mtu 1100")));
+    let narrow = said_by_bound(net, || drop(client("ip", "link set far mtu 1100")));
     let why = "the path takes no datagrams of 1200 bytes";
     assert!(narrow.contains("the server does not answer") && narrow.contains(why), "{narrow}");
     all_say("10.77.0.1:7000", why);
