@@ -68,8 +68,8 @@ pub(crate) const MAX_MEMBERS: usize = 100;
 ///   with a deadline that its member has not begun in half of its time goes to another one, if it was not sent
 ///   or is idempotent.
 /// - A member that joins gets its share over ten seconds.
-/// - While the registry lists nobody, the members that it listed before stay as long as they take calls, for
-///   ten minutes at most.
+/// - While the registry lists nobody who takes calls, the members that it listed before stay as long as they
+///   take calls, for ten minutes at most.
 /// - Of a group of more than 100 members, 100 get calls: those on this machine first, then the ones with the
 ///   highest hashes of their names and a random number. So the clients of a large group spread over it, and
 ///   each has few connections. [`Group::balancer_of_at_most`](crate::Group::balancer_of_at_most) sets another

@@ -15,7 +15,7 @@ pub enum Rule {
     TasksAskAside,
     /// A silent member is asked in the background whether it answers, before a balanced call tries it.
     SilentIsAskedFirst,
-    /// While a registry lists nobody, its former members get calls as long as they take them.
+    /// While a registry lists nobody who takes calls, its former members get calls as long as they take them.
     UnlistedIsKept,
     /// A timer that is set to an earlier time than all others interrupts the thread that waits for these.
     EarlierTimeInterrupts,

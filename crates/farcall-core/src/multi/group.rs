@@ -14,8 +14,8 @@ use crate::stub::{Client, Member, Members, Roster};
 /// A set of user-stubs of one interface that a program calls all at once.
 ///
 /// `farcall::import_all` returns the group of all instances of a type. Each call reaches the instances that
-/// the registry lists at that moment. While it lists nobody, the instances that it listed before stay as long
-/// as they take calls, for ten minutes at most. [`Group::of`] makes a group of given stubs:
+/// the registry lists at that moment. While none of these takes calls, the instances that it listed before
+/// stay as long as they do, for ten minutes at most. [`Group::of`] makes a group of given stubs:
 ///
 /// ```
 /// # #[farcall::interface]

@@ -136,6 +136,51 @@ fn the_broken_rule_is_noticed() {
     println!("{rule:?}: seed {}: {}", failure.seed, failure.why.lines().next().unwrap_or_default());
 }
 
+/// The servers publish again one after the other. The first drains while the registry, which does not list the
+/// other so far, is silent.
+#[test]
+fn a_member_whose_name_has_not_come_back_serves_while_the_others_drain() {
+    check(20, |sim| drain_first(sim, None));
+    find(20, |sim| drain_first(sim, Some(Rule::UnlistedIsKept))).expect("something notices it");
+}
+
+fn drain_first(sim: &Sim, broken: Option<Rule>) {
+    let replicas = start(sim, 2);
+    let over = Arc::<AtomicBool>::default();
+    for which in 0..3 {
+        let over = over.clone();
+        sim.process(&format!("client {which}"), move || {
+            let group = import();
+            let balancer = group.balancer();
+            let stub = if which == 0 { balancer.stub() } else { balancer.round_robin() };
+            for number in 0.. {
+                if over.load(SeqCst) {
+                    break;
+                }
+                let ended = if which == 2 { stub.start().add(number).wait() } else { stub.add(number) };
+                assert_eq!(ended, Ok(number));
+                sim::sleep(Duration::from_millis(sim::below(100)));
+            }
+        });
+    }
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    // Meanwhile all clients call both servers.
+    sim.sleep(Duration::from_secs(15));
+    sim.lose_names();
+    pause(sim, 2_000);
+    sim.publish_again("Store/0");
+    pause(sim, 2_000);
+    sim.silence_registry(true);
+    replicas[0].drain();
+    pause(sim, 10_000);
+    sim.silence_registry(false);
+    sim.publish_again("Store/1");
+    replicas[0].restart();
+    pause(sim, 2_000);
+    over.store(true, SeqCst);
+    sim.run();
+}
+
 fn told(outcome: farcall::Result<u64>) -> (Kind, Ran) {
     let why = CallFailed::from(outcome.unwrap_err());
     (why.kind(), why.ran())

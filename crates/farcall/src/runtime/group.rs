@@ -35,7 +35,7 @@ const BACKGROUND_PATIENCE: Duration = Duration::from_secs(5);
 /// The most members that are bound when a group is imported, so that its first call need not wait for any.
 const MAX_BOUND_AT_IMPORT: usize = 100;
 
-/// How long a group keeps members that the registry has ceased to list, while the registry lists nobody
+/// How long a group keeps members that the registry has ceased to list, while it lists nobody who takes calls
 /// (after Finagle's `StabilizingAddr`, which also keeps them for ten minutes).
 const UNLISTED_KEPT_FOR: Duration = Duration::from_secs(600);
 
@@ -137,10 +137,10 @@ impl Inner {
 
 /// Follows the instances of a type.
 ///
-/// The registry's list decides who is a member, except when it is empty. Then the registry has more likely
-/// lost its entries than every server its life: etcd that was stopped for longer than the leases ends all of
-/// them, and lists nobody until the servers have published again. So the members that it listed before stay
-/// while they take calls.
+/// The registry's list decides who is a member, except while nobody in it takes calls. Then the registry has
+/// more likely lost its entries than every server its life: etcd that was stopped for longer than the leases
+/// ends all of them. The servers publish again one after the other, and the first may drain before the others
+/// are listed. So the members that the registry listed before count too while they take calls.
 struct Follower {
     me: Weak<Follower>,
     inner: Arc<Inner>,
@@ -220,13 +220,22 @@ impl Known {
     /// bindings stand, or they have started just before and nobody has called them, and they are not silent.
     fn still_taking_calls(&self, now: Time) -> Arc<[Entry]> {
         let takes_calls = |(name, unlisted): &(&String, &Unlisted)| {
-            now.since(unlisted.since) < UNLISTED_KEPT_FOR
-                && self
-                    .bound
-                    .get(*name)
-                    .is_some_and(|it| it.importer.is_usable() && it.importer.known_silence().is_none())
+            let is_kept = now.since(unlisted.since) < UNLISTED_KEPT_FOR;
+            is_kept && self.bound.get(*name).is_some_and(BoundMember::takes_calls)
         };
         self.unlisted.iter().filter(takes_calls).map(|(_, unlisted)| unlisted.entry.clone()).collect()
+    }
+
+    /// Returns whether the registry lists a member that takes calls, or of which nothing is known so far.
+    fn lists_somebody(&self) -> bool {
+        self.entries.iter().any(|entry| self.bound.get(&entry.name()).is_none_or(BoundMember::takes_calls))
+    }
+}
+
+impl BoundMember {
+    /// Returns whether the member takes calls, as far as that is known.
+    fn takes_calls(&self) -> bool {
+        self.importer.is_usable() && self.importer.known_silence().is_none()
     }
 }
 
@@ -292,14 +301,19 @@ impl Follower {
         Some(lock(&self.known)).filter(|known| Arc::ptr_eq(&known.entries, entries))
     }
 
-    /// Returns the entries that the registry has now, for a call that may take `within`. If there are none,
-    /// returns those of former members that still take calls.
+    /// Returns the entries that the registry has now, for a call that may take `within`. If none of these
+    /// members takes calls, returns those of former members too that still do.
     fn present(&self, within: Option<Duration>) -> Arc<[Entry]> {
         let listed = self.listed(within);
-        if !listed.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
+        let known = lock(&self.known);
+        if known.unlisted.is_empty() || known.lists_somebody() {
             return listed;
         }
-        lock(&self.known).still_taking_calls(self.inner.env.now())
+        let former = known.still_taking_calls(self.inner.env.now());
+        if former.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
+            return listed;
+        }
+        listed.iter().chain(&former[..]).cloned().collect()
     }
 
     /// Returns the entries that the registry has now. If it fails, or does not answer soon, returns those
