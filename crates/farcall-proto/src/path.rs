@@ -32,6 +32,8 @@ pub(crate) struct Path {
     /// By how long a datagram may be overtaken before it counts as lost, in nanoseconds. 0 while the path is
     /// not known to reorder datagrams.
     reordering: u64,
+    /// Whether a client has sent or received fragments since the last time that no call was outstanding.
+    pub fragments: bool,
     /// Activities whose messages wait for room in the congestion window. While there is room, one of these
     /// activities at a time is in the send queue. When it has sent, it wakes the next.
     pub waiting: VecDeque<u32>,

@@ -121,6 +121,72 @@ fn a_bind_that_was_sent_only_once_is_not_given_up() {
     assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
 }
 
+/// The most questions that a conversation has under way.
+const UNDER_WAY: usize = 128;
+
+/// Asks for one name under each of these tokens.
+fn ask_often(pair: &mut Pair, tokens: std::ops::RangeInclusive<u64>) {
+    tokens.for_each(|token| pair.client.bind(pair.now, "Store", token));
+}
+
+/// A registry may list any number of names at one server.
+#[test]
+fn of_many_binds_few_are_under_way_and_all_are_answered_in_turn() {
+    let mut pair = Pair::acquainted();
+    ask_often(&mut pair, 1..=1_000);
+    let mut rounds = 0;
+    while pair.told.len() < 1_000 {
+        let (questions, answers) = ask(&mut pair);
+        assert!((1..=UNDER_WAY).contains(&questions.len()), "{} at once", questions.len());
+        pair.hear(&answers);
+        rounds += 1;
+    }
+    assert_eq!(rounds, 1_000_usize.div_ceil(UNDER_WAY));
+    let mut tokens: Vec<u64> = pair.told.iter().map(|(token, _)| *token).collect();
+    assert!(tokens[..UNDER_WAY].iter().all(|token| *token <= UNDER_WAY as u64), "the first are asked first");
+    tokens.sort();
+    assert!(tokens.into_iter().eq(1..=1_000));
+    assert!(pair.told.iter().all(|(_, told)| *told == Told::Bound(EXPORT)));
+    assert_eq!((pair.client.timeout(), pair.sent()), (None, Vec::new()));
+}
+
+#[test]
+fn binds_that_are_forgotten_before_their_turn_are_not_asked() {
+    let mut pair = Pair::acquainted();
+    ask_often(&mut pair, 1..=1_000);
+    // Some of these are under way, and some wait for their turn.
+    (100..=900).for_each(|token| pair.client.forget_bind(token));
+    let mut asked = 0;
+    while pair.client.timeout().is_some() {
+        let (questions, answers) = ask(&mut pair);
+        asked += questions.len();
+        pair.hear(&answers);
+    }
+    assert_eq!((asked, pair.told.len()), (199, 199));
+    assert!(pair.told.iter().all(|(token, _)| !(100..=900).contains(token)));
+}
+
+#[test]
+fn binds_that_wait_for_their_turn_are_given_up_with_those_that_were_asked_in_vain() {
+    let mut pair = Pair::acquainted();
+    let begun = pair.now;
+    ask_often(&mut pair, 1..=1_000);
+    while pair.told.is_empty() {
+        pair.sent();
+        let due = pair.client.timeout().expect("the client waits");
+        pair.now = due.max(pair.now + MS);
+        pair.tick();
+    }
+    // Each is asked at times of its own, so they are not given up at one time.
+    while pair.told.len() < 1_000 {
+        pair.sent();
+        pair.pass(20 * MS);
+        pair.tick();
+        assert!(pair.now.since(begun) < Duration::from_secs(13), "{} are given up", pair.told.len());
+    }
+    assert!(pair.told.iter().all(|(_, told)| *told == Told::NotBound(Kind::Unreachable)));
+}
+
 #[test]
 fn nonces_differ_in_all_their_bits() {
     let mut pair = Pair::new();

@@ -51,7 +51,7 @@ impl Conversation {
         if !short || !self.permits(callee.0) || self.is_drained(callee.0) || !self.slots.open_only(sequence) {
             return None;
         }
-        (self.timers.check, self.transfers.fragments) = (NEVER, false);
+        (self.timers.check, self.path.fragments) = (NEVER, false);
         self.slots.next_sequence += 1;
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.usual.lengthen(self.patience(), callee), callee);

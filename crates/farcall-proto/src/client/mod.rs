@@ -322,8 +322,6 @@ struct Doubtful {
 /// Facts about long arguments and results.
 #[derive(Default)]
 struct Transfers {
-    /// Whether fragments were sent or received since the last time that no call was outstanding.
-    fragments: bool,
     /// When a short call was last made while a long message was being sent.
     short_call_at: Time,
     /// The length of the last result that came in fragments.
@@ -471,7 +469,7 @@ impl Conversation {
         }
         if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);
-            self.transfers.fragments = false;
+            self.path.fragments = false;
         }
         let sequence = self.slots.next_sequence;
         self.slots.next_sequence += 1;

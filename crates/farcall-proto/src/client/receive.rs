@@ -346,7 +346,7 @@ impl Conversation {
     /// window becomes smaller then, so that the message does not hold up the next short call.
     #[inline]
     fn note_company(&mut self, now: Time, activity: u32) {
-        if self.transfers.fragments
+        if self.path.fragments
             && self.slots.outstanding > 1
             && self.slots.at(activity).argument_bytes as usize <= BASE_DATAGRAM
         {
@@ -374,7 +374,7 @@ impl Conversation {
         }
         self.mtu.want(now);
         let (window, widest) = (self.window(now), self.widest_window());
-        self.transfers.fragments = true;
+        self.path.fragments = true;
         self.on_first_answer(now, activity, false);
         // The client answers fragments by SELECTs, which can cause further answers, too.
         self.timers.forget_doubt(Position::of_call(activity, head.position.sequence));

@@ -334,7 +334,7 @@ impl Conversation {
             return Written::NoRoom;
         }
         let window = self.window(now);
-        self.transfers.fragments = true;
+        self.path.fragments = true;
         let number = self.numbers.next();
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);

@@ -4,6 +4,7 @@
 //! A ticket shows that the server has admitted the conversation; the client keeps it, and the server need
 //! not. An incarnation is one run of a server.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ const MAX_PROCEDURES: usize = 65_536;
 /// The maximum number of pages in which an answer comes. A full page has more than 50 procedures.
 const MAX_PAGES: u32 = 2048;
 
+/// The most questions of one conversation that are under way. Whoever writes a registry can list any number of
+/// names at one server, and all questions under way are looked at for each answer and each timer.
+const MAX_UNDER_WAY: usize = 128;
+
 /// The ticket that the conversation has from its server, and its questions to the server that are not
 /// answered yet.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(super) struct Session {
     client: u64,
     pub granted: Option<Granted>,
     requests: Vec<Request>,
+    /// Further questions, if there are any.
+    later: Option<Box<Later>>,
     /// When all open questions are given up because the server's port refuses datagrams (ICMP), if it does.
     pub expires: Option<Time>,
     nonce: u64,
@@ -94,6 +101,23 @@ pub(super) struct Request {
     pub agreement: super::agreement::Agreement,
 }
 
+/// A question that waits until there are fewer than [`MAX_UNDER_WAY`].
+#[derive(Debug)]
+struct Waiting {
+    name: String,
+    token: u64,
+    began: Time,
+    interval: Duration,
+}
+
+/// The questions that wait, in the order in which they were asked.
+#[derive(Debug)]
+struct Later {
+    questions: VecDeque<Waiting>,
+    /// When the server last answered a question, or when the first of these began to wait.
+    answered: Time,
+}
+
 /// A client's answer to a server's challenge to prove that it is a process of the server's user.
 #[derive(Debug)]
 struct UserAnswer {
@@ -125,6 +149,7 @@ impl Session {
             client,
             granted: None,
             requests: Vec::new(),
+            later: None,
             expires: None,
             nonce: client,
             shows_user: false,
@@ -186,6 +211,45 @@ impl Session {
         self.requests.push(Request { began: now, due: now, interval, timed: true, ..asked });
     }
 
+    /// Asks a question when it is its turn.
+    fn ask_in_turn(&mut self, question: Waiting) {
+        if self.requests.len() >= MAX_UNDER_WAY {
+            let first = || Box::new(Later { questions: VecDeque::new(), answered: question.began });
+            return self.later.get_or_insert_with(first).questions.push_back(question);
+        }
+        let Waiting { name, token, began, interval } = question;
+        self.ask(began, name, Some(token), None, interval);
+    }
+
+    /// Returns the question that has waited longest for its turn, if it began at a time that `is_old`.
+    fn take_later(&mut self, is_old: impl Fn(Time) -> bool) -> Option<Waiting> {
+        let later = &mut self.later.as_mut()?.questions;
+        later.front().filter(|waiting| is_old(waiting.began))?;
+        later.pop_front()
+    }
+
+    /// Notes that the server has answered the question with this nonce, and returns where it is.
+    fn note_answer(&mut self, now: Time, nonce: u64) -> Option<usize> {
+        let at = self.requests.iter().position(|request| request.nonce == nonce)?;
+        if let Some(later) = &mut self.later {
+            later.answered = now;
+        }
+        Some(at)
+    }
+
+    /// Drops the question with this token.
+    fn forget(&mut self, token: u64) {
+        let before = self.requests.len();
+        self.requests.retain(|request| request.token != Some(token));
+        if self.requests.len() == before
+            && let Some(later) = &mut self.later
+            && let Some(at) = later.questions.iter().position(|waiting| waiting.token == token)
+        {
+            later.questions.remove(at);
+        }
+        self.after_removal();
+    }
+
     /// Returns the question with this nonce.
     #[cfg(feature = "secure")]
     pub fn asked(&mut self, nonce: u64) -> Option<&mut Request> {
@@ -215,12 +279,19 @@ impl Session {
     /// Removes a question that is over.
     fn end(&mut self, at: usize) -> Request {
         let ended = self.requests.swap_remove(at);
-        self.free_unused();
+        self.after_removal();
         ended
     }
 
-    /// Frees the memory of the questions when there are none, so that an idle conversation keeps none.
-    fn free_unused(&mut self) {
+    /// Asks those questions whose turn it is. Frees the memory of the questions when there are none, so that
+    /// an idle conversation keeps none.
+    fn after_removal(&mut self) {
+        while self.requests.len() < MAX_UNDER_WAY
+            && let Some(next) = self.take_later(|_| true)
+        {
+            self.ask_in_turn(next);
+        }
+        self.later.take_if(|later| later.questions.is_empty());
         if self.requests.is_empty() {
             self.requests = Vec::new();
         }
@@ -255,13 +326,13 @@ impl Conversation {
     /// Asks the server which export answers to `name` (`Type` or `Type/instance`; an empty name asks only
     /// whether the server is there). Ends with [`Event::Bound`]. The question leaves no state at the server.
     pub fn bind(&mut self, now: Time, name: &str, token: u64) {
-        self.session.ask(now, name.to_owned(), Some(token), None, self.config.min_retransmit);
+        let (name, interval) = (name.to_owned(), self.config.min_retransmit);
+        self.session.ask_in_turn(Waiting { name, token, began: now, interval });
     }
 
     /// Drops the question that [`Conversation::bind`] asked with this token. There will be no answer.
     pub fn forget_bind(&mut self, token: u64) {
-        self.session.requests.retain(|r| r.token != Some(token));
-        self.session.free_unused();
+        self.session.forget(token);
     }
 
     /// Returns the identity under which the server knows this conversation, and the answer to `question` that
@@ -365,7 +436,7 @@ impl Conversation {
 
     /// Handles an answer to one of the client's questions.
     pub(super) fn on_welcome(&mut self, now: Time, w: &Welcome<'_>, sink: &mut dyn FnMut(Event<'_>)) {
-        let Some(at) = self.session.requests.iter().position(|r| r.nonce == w.nonce) else {
+        let Some(at) = self.session.note_answer(now, w.nonce) else {
             self.stats.duplicates += 1;
             return;
         };
@@ -608,13 +679,21 @@ impl Conversation {
         self.session.expires = None;
         if self.slots.outstanding == 0 {
             self.session.requests.retain(|r| r.token.is_some());
-            self.session.free_unused();
+            self.session.after_removal();
         }
         let (patience, probes) = (self.config.patience, self.config.patience_probes);
         let vain = |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
         let given_up = |r: &Request| vain(r) || refused && r.sent.is_some();
         if !self.session.requests.iter().any(given_up) {
             return;
+        }
+        // If the server answers nothing, those that wait for their turn would ask in vain too.
+        let answered = self.session.later.as_ref().map_or(now, |later| later.answered);
+        let is_silent = refused || now.since(answered) >= patience;
+        let is_old = |began: Time| is_silent && (refused || now.since(began) >= patience);
+        while let Some(Waiting { token, .. }) = self.session.take_later(is_old) {
+            let answer = Err(self.silent(Kind::Unreachable, Ran::No));
+            sink(Event::Bound { token, answer });
         }
         let mut at = 0;
         while at < self.session.requests.len() {
