@@ -77,6 +77,10 @@ impl More {
     /// `from` to the amount `to`.
     #[inline(always)]
     pub fn recount(&mut self, hosts: &mut Hosts, kind: Kept, from: usize, to: usize) {
+        // A null call has no result, and seldom needs a further activity.
+        if from == to {
+            return;
+        }
         let kept = &mut self.kept[kind as usize];
         *kept = *kept + to - from;
         hosts.recount(self.host, kind, from, to);
