@@ -139,7 +139,7 @@ pub trait ClerkRuntime: MemoryRuntime {
 pub enum Signatures {
     /// Entries without a good signature do not count.
     Checked,
-    /// All entries count, whoever has written them.
+    /// Entries count without a good signature too.
     Unchecked,
 }
 

@@ -92,7 +92,7 @@ impl Path {
     }
 
     /// Notes that the exchanges of a call, which were lent `before` bytes, are lent `now`.
-    pub fn owes(&mut self, before: usize, now: usize) {
+    pub fn count_loan(&mut self, before: usize, now: usize) {
         // (A client lends no more than `MAX_ON_LOAN`.)
         self.on_loan = self.on_loan + now as u32 - before as u32;
     }

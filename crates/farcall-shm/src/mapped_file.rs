@@ -171,7 +171,7 @@ impl MappedFile {
     #[cfg(not(miri))]
     pub(crate) fn alone(len: usize) -> MappedFile {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // Only the pages that a test uses become memory: allocated at once, they took a third of the simulation.
+        // Only the pages that a test uses become memory. Zeroing all of them took a third of the simulation.
         // SAFETY: as in `copy_on_write`.
         let start =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) };

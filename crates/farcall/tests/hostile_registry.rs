@@ -110,7 +110,7 @@ fn a_member_that_is_listed_often_is_called_and_counted_once() {
         answers.into_iter().map(|(member, _)| member.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(members(&group), ["Store/a", "Store/b"]);
-    // The same in an answer to a group that follows the registry.
+    // The group reads the registry again.
     registry.answer([b, b, a].map(Entry::clone).to_vec());
     assert_eq!(members(&group), ["Store/b", "Store/a"]);
 }

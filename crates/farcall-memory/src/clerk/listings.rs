@@ -197,7 +197,7 @@ fn lookup(
     Ok(runtime.listed(Checked, kind, Some(instance))?.pop())
 }
 
-/// Returns the entries of a type, whoever has written them.
+/// Returns the entries of a type, with or without a good signature.
 fn unchecked(runtime: &dyn ClerkRuntime, kind: &Label) -> Vec<farcall_names::Entry> {
     runtime.listed(Unchecked, kind, None).unwrap_or_default()
 }

@@ -58,8 +58,9 @@ impl Directory {
 /// How many threads of this process wait for locks that nobody wants any more.
 static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
-/// The most such threads. Once there are so many, a writer looks at the lock from time to time instead. Whoever
-/// was stopped in its turn would otherwise cost each process a thread for each writer that gives up.
+/// The most such threads. Once there are so many, a writer looks at the lock from time to time instead. A
+/// process that is stopped in its turn would otherwise cost each other one a thread for each writer that gives
+/// up.
 const MAX_ABANDONED: usize = 16;
 
 /// How often such a writer looks.

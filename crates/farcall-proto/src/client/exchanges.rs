@@ -66,7 +66,7 @@ impl Conversation {
         let inside = self.slots.find(id)?.inside.as_deref_mut()?;
         let before = inside.exchanges.on_loan();
         let ended = inside.exchanges.take(exchange, into, most, window)?;
-        self.path.owes(before, inside.exchanges.on_loan());
+        self.path.count_loan(before, inside.exchanges.on_loan());
         self.want(id.activity, Want::DATA);
         self.deliver(id.activity, sink);
         Some(ended)
@@ -77,7 +77,7 @@ impl Conversation {
         let Some(inside) = self.slots.find(id).and_then(|slot| slot.inside.as_deref_mut()) else { return };
         let before = inside.exchanges.on_loan();
         inside.exchanges.stop(exchange, reason);
-        self.path.owes(before, inside.exchanges.on_loan());
+        self.path.count_loan(before, inside.exchanges.on_loan());
         self.want(id.activity, Want::DATA);
         self.deliver(id.activity, sink);
     }
@@ -138,7 +138,7 @@ impl Conversation {
             Way { path, number, datagram, window, patience, again: 0, inserts: false, insert: None };
         let done = act(&mut inside.exchanges, &mut way);
         self.stats.retransmitted += way.again;
-        self.path.owes(before, inside.exchanges.on_loan());
+        self.path.count_loan(before, inside.exchanges.on_loan());
         Some(done)
     }
 
@@ -343,7 +343,7 @@ impl Conversation {
         if !self.config.mutant.breaks(Rule::InFlightKept) {
             self.path.in_flight -= inside.exchanges.in_flight();
         }
-        self.path.owes(inside.exchanges.on_loan(), 0);
+        self.path.count_loan(inside.exchanges.on_loan(), 0);
         self.wake_next();
     }
 

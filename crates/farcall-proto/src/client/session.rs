@@ -25,8 +25,8 @@ const MAX_PROCEDURES: usize = 65_536;
 /// The maximum number of pages in which an answer comes. A full page has more than 50 procedures.
 const MAX_PAGES: u32 = 2048;
 
-/// The most questions of one conversation that are under way. Whoever writes a registry can list any number of
-/// names at one server, and all questions under way are looked at for each answer and each timer.
+/// The most questions of one conversation that are under way. A registry can list any number of names at one
+/// server, and the client looks at all questions under way for each answer and each timer.
 const MAX_UNDER_WAY: usize = 128;
 
 /// The ticket that the conversation has from its server, and its questions to the server that are not

@@ -24,7 +24,7 @@ pub(super) struct Count {
 #[derive(Debug)]
 pub(super) struct Counts {
     key: [u8; 16],
-    /// None until something is counted: most servers never count some of the things that they could.
+    /// Empty until something is counted.
     cells: Box<[u32]>,
     mutant: Mutant,
 }

@@ -136,8 +136,8 @@ fn the_broken_rule_is_noticed() {
     println!("{rule:?}: seed {}: {}", failure.seed, failure.why.lines().next().unwrap_or_default());
 }
 
-/// The servers publish again one after the other. The first drains while the registry, which does not list the
-/// other so far, is silent.
+/// The servers publish again one after the other. The first drains while the registry is silent, and before it
+/// lists the second.
 #[test]
 fn a_member_whose_name_has_not_come_back_serves_while_the_others_drain() {
     check(20, |sim| drain_first(sim, None));

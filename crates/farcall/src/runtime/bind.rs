@@ -634,7 +634,7 @@ pub(super) fn has_moved(former: &[Candidate], now: &[Candidate]) -> bool {
     now.iter().any(|candidate| !former.contains(candidate))
 }
 
-/// Returns at most so many of the candidates, which `number` chooses, in their order.
+/// Returns at most `most` of the candidates, in their order. `number` decides which.
 fn chosen(candidates: Vec<Candidate>, most: usize, number: u64) -> Vec<Candidate> {
     let names = candidates.iter().map(|candidate| (&candidate.name[..], false));
     subset(names, most, number).into_iter().map(|which| candidates[which].clone()).collect()

@@ -463,11 +463,10 @@ impl Importer {
             let failed = match self.ask(candidates.clone(), is_brief)?.wait(&over).await {
                 Err(why) if bind::may_have_moved(&why) && moves < bind::MAX_MOVES => why,
                 ended => {
-                    let told = ended.map_err(|why| {
-                        let obstacle = self.inner.obstacle(&candidates);
-                        bind::with_obstacle(why, obstacle)
+                    return ended.map_err(|why| {
+                        self.suspect(why.kind());
+                        bind::with_obstacle(why, self.inner.obstacle(&candidates))
                     });
-                    return told.inspect_err(|why| self.suspect(why.kind()));
                 }
             };
             (moves, is_brief) = (moves + 1, false);

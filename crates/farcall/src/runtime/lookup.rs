@@ -199,8 +199,8 @@ impl Wanted {
         Ok(Found::Entries(self.fitting(entries)))
     }
 
-    /// Returns the entries that answer the question, each name once. Otherwise whoever writes the registry's
-    /// answers could have a member count several times in a majority, or send callers of one name to another.
+    /// Returns the entries that answer the question, each name once. A hostile registry could otherwise have a
+    /// member counted several times in a majority, or send callers of one name to another.
     fn fitting(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
         entries.retain(|entry| match self {
             Wanted::Instances(type_name) | Wanted::InstancesNow(type_name) => entry.type_name == *type_name,
