@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::Server;
-use super::hosts::{Amounts, HostName, Kept};
+use super::hosts::{Amounts, HostName, Kept, SHORT_RESULT, counted_result};
 use super::memory::ASSEMBLY;
 use super::work::{GIVEN_UP, Phase, Work};
 use crate::scheme::Scheme;
@@ -15,7 +15,7 @@ use crate::scheme::Scheme;
 pub struct KeptForHost {
     /// Bytes of arguments that are arriving, and a fixed cost for each call.
     pub arguments: usize,
-    /// Bytes of results that fit one datagram each.
+    /// Bytes of results that fit one datagram each. A result of at most 64 bytes is a part of its call.
     pub results: usize,
     /// Bytes of results that are being sent in fragments.
     pub sending: usize,
@@ -36,7 +36,7 @@ impl KeptForHost {
         self.arguments
             + self.results
             + self.sending
-            + self.calls * (size_of::<Work>() + 16)
+            + self.calls * (size_of::<Work>() + SHORT_RESULT + 16)
             + self.activities
             + self.exchanges
     }
@@ -105,8 +105,10 @@ impl Server {
             for work in more.activities.works() {
                 let call = (more.host, entry.id, work.position.activity);
                 kept[Kept::Calls as usize] += 1;
-                let held = if work.outgoing.is_some() { Kept::Sending } else { Kept::Results };
-                kept[held as usize] += work.len();
+                match work.outgoing {
+                    Some(_) => kept[Kept::Sending as usize] += work.len(),
+                    None => kept[Kept::Results as usize] += counted_result(work.len()),
+                }
                 kept[Kept::Accessed as usize] += if work.is_accessed() { work.len() } else { 0 };
                 running += u32::from(work.phase == Phase::Running);
                 in_flight += work.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight);

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Server;
-use super::hosts::{Amounts, HostName, Kept};
+use super::hosts::{Amounts, HostName, Kept, counted_result};
 use super::more::More;
 use super::table::{Table, UNIT};
 use super::work::{ACCESS, GIVEN_UP, Last, Phase, Work};
@@ -189,7 +189,7 @@ impl Server {
         if work.outgoing.is_some() || work.incoming.is_some() {
             self.release_fragments(place, activity, payload.len());
         } else {
-            more.recount(&mut self.hosts, Kept::Results, payload.len(), 0);
+            more.recount(&mut self.hosts, Kept::Results, counted_result(payload.len()), 0);
         }
         self.recycle(payload);
     }
@@ -683,14 +683,14 @@ mod tests {
 
     #[test]
     fn results_for_many_clients_of_one_host_stay_within_the_budget() {
-        // Each result has four bytes, which is the least share of a conversation.
-        let mut server = server(ServerConfig { held_budget: 4 * LEAST_SHARE, ..ServerConfig::default() });
+        // Each result has 68 bytes, which is the least share of a conversation.
+        let mut server = server(ServerConfig { held_budget: 68 * LEAST_SHARE, ..ServerConfig::default() });
         for id in 1..=LEAST_SHARE as u64 + 100 {
             let from = know(&mut server, id);
             assert!(comes(&mut server, id, from, [4, 0, 4]));
             let key = CallKey { conversation: id, activity: 0, sequence: 9 };
-            server.finish(NOW, key, Finish::Result, &mut vec![7; 4], &mut [0; 1200]).expect("it fits");
-            assert!(server.held_bytes() <= 4 * LEAST_SHARE);
+            server.finish(NOW, key, Finish::Result, &mut vec![7; 68], &mut [0; 1200]).expect("it fits");
+            assert!(server.held_bytes() <= 68 * LEAST_SHARE);
         }
     }
 
@@ -701,14 +701,14 @@ mod tests {
             let from = know(&mut server, id);
             assert!(comes(&mut server, id, from, [4, 0, 4]));
             let key = CallKey { conversation: id, activity: 0, sequence: 9 };
-            server.finish(NOW, key, Finish::Result, &mut vec![7; 4], &mut [0; 1200]).expect("it fits");
+            server.finish(NOW, key, Finish::Result, &mut vec![7; 68], &mut [0; 1200]).expect("it fits");
             if id <= 5 {
                 let place = server.table.find(id).unwrap();
                 server.release(place, 0);
             }
         }
-        server.shed_kept(Kept::Results, 8, (10, 0));
-        assert_eq!([Kept::Results, Kept::Calls].map(|kind| server.hosts.total(kind)), [8, 7]);
+        server.shed_kept(Kept::Results, 136, (10, 0));
+        assert_eq!([Kept::Results, Kept::Calls].map(|kind| server.hosts.total(kind)), [136, 7]);
         server.shed_kept(Kept::Calls, 2, (10, 0));
         assert_eq!(server.hosts.total(Kept::Calls), 2);
         server.audit();

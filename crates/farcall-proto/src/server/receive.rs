@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use super::hosts::Kept;
+use super::hosts::{Kept, counted_result};
 use super::memory::{LIST_SLACK, MAX_WORKS, SPARE_BYTES};
 use super::send::{Answer, Reply};
 use super::work::{GIVEN_UP, Last, Phase, Work};
@@ -393,7 +393,7 @@ impl Server {
             self.spare.long.give(std::mem::take(&mut work.payload));
         }
         more.running += 1;
-        more.recount(&mut self.hosts, Kept::Results, held, 0);
+        more.recount(&mut self.hosts, Kept::Results, counted_result(held), 0);
         true
     }
 
@@ -784,7 +784,7 @@ impl Server {
         work.since = now;
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.running -= u32::from(ran);
-            more.recount(&mut self.hosts, Kept::Results, 0, len);
+            more.recount(&mut self.hosts, Kept::Results, 0, counted_result(len));
         }
         self.enforce_held(now, (self.table.at(place).id, position.activity));
         self.send_held(now, place, position.activity);

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hosts::{HostName, Kept};
+use super::hosts::{HostName, Kept, counted_result};
 use super::more::More;
 #[cfg(feature = "secure")]
 use super::proofs::Question;
@@ -189,7 +189,7 @@ impl Server {
                 }
             }
             more.running -= 1;
-            more.recount(&mut self.hosts, Kept::Results, 0, len);
+            more.recount(&mut self.hosts, Kept::Results, 0, counted_result(len));
             if promised {
                 self.end_promise(place, key.activity);
             }
@@ -240,7 +240,7 @@ impl Server {
         let more = self.table.at_mut(place).more.as_mut()?;
         more.activities.work_mut(key.activity)?.hold(now, status, payload);
         more.running -= 1;
-        more.recount(&mut self.hosts, Kept::Results, 0, len);
+        more.recount(&mut self.hosts, Kept::Results, 0, counted_result(len));
         self.end_promise(place, key.activity);
         let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
         if sent.is_none() {
@@ -418,7 +418,7 @@ impl Server {
             let accessed = if work.is_accessed() { total } else { 0 };
             more.begin_to_send(now, total);
             more.recount(&mut self.hosts, Kept::Accessed, 0, accessed);
-            more.recount(&mut self.hosts, Kept::Results, total, 0);
+            more.recount(&mut self.hosts, Kept::Results, counted_result(total), 0);
             more.recount(&mut self.hosts, Kept::Sending, 0, total);
         }
     }
