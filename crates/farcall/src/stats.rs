@@ -177,7 +177,7 @@ pub struct Export {
 pub struct Procedure {
     /// The procedure's name.
     pub name: Cow<'static, str>,
-    /// Calls that ended with a result.
+    /// Calls that ended with a result, also those whose callers had cancelled them meanwhile.
     pub results: u64,
     /// Calls that ended with a declared exception.
     pub exceptions: u64,

@@ -140,12 +140,14 @@ impl Binding {
     }
 
     /// Makes a one-way call, of which the caller hears no more. Waits only while 256 KiB of earlier ones wait
-    /// to be sent.
+    /// to be sent, and no longer than until the deadline. A call that has been accepted has no deadline.
     ///
     /// # Errors
-    /// When the arguments cannot be encoded, or this thread must not wait.
+    /// When the arguments cannot be encoded, the deadline passes before the call is accepted, or this thread
+    /// must not wait.
     pub fn call_oneway<E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Result<(), E> {
-        Ok(self.oneway.queue(&self.channel).accept(procedure, encode)?)
+        let queue = self.oneway.queue(&self.channel);
+        Ok(queue.accept(procedure, encode, until(&**queue.env(), self.deadline(procedure)))?)
     }
 
     /// Waits until every one-way call that was made by this stub has ended, whatever its outcome. A program

@@ -134,16 +134,20 @@ impl Queue {
         self.alarm.get_or_init(|| Alarm::new(self.env.clone())).timer()
     }
 
-    /// Accepts a one-way call. Waits while too many bytes wait already.
+    /// Accepts a one-way call. Waits while too many bytes wait already, until the time `until` at most.
     ///
     /// # Errors
-    /// When the arguments cannot be encoded or are too long, or this thread must not wait.
+    /// When the arguments cannot be encoded or are too long, the time has come, or this thread must not wait.
     pub(super) fn accept(
         self: &Arc<Self>,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
+        until: Option<Time>,
     ) -> Result<(), CallFailed> {
         self.check_process()?;
+        if until.is_some_and(|until| until <= self.env.now()) {
+            return Err(CallFailed::new(Kind::Deadline, Ran::No));
+        }
         // Encoding is the user's code, so no lock is held.
         let mut arguments = ARGUMENTS.try_with(Cell::take).unwrap_or_default();
         arguments.clear();
@@ -155,7 +159,7 @@ impl Queue {
         if self.carried_by == CarriedBy::Caller {
             self.execute(procedure.number, &arguments);
         } else {
-            self.add(procedure.number, &arguments)?;
+            self.add(procedure.number, &arguments, until)?;
         }
         if arguments.capacity() <= MAX_WAITING {
             // A thread that is ending drops the buffer.
@@ -175,10 +179,15 @@ impl Queue {
         }
     }
 
-    fn add(self: &Arc<Self>, procedure: u32, arguments: &[u8]) -> Result<(), CallFailed> {
+    fn add(
+        self: &Arc<Self>,
+        procedure: u32,
+        arguments: &[u8],
+        until: Option<Time>,
+    ) -> Result<(), CallFailed> {
         let mut state = lock(&self.state);
         if state.waiting.bytes.len() >= MAX_WAITING {
-            state = self.wait_until(state, None, |state| state.waiting.bytes.len() < MAX_WAITING)?;
+            state = self.wait_until(state, until, |state| state.waiting.bytes.len() < MAX_WAITING)?;
         }
         let State { waiting, accepted, stage, .. } = &mut *state;
         waiting.add(procedure, arguments);

@@ -233,6 +233,30 @@ fn nobody_catches_a_signal_in_a_one_way_call() {
     }
 }
 
+#[test]
+fn a_one_way_call_waits_for_room_no_longer_than_its_deadline_and_none_is_accepted_after_that() {
+    let (here, there) = runtimes();
+    let ours = Server::default();
+    let _export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    let late = |why: farcall::Error| {
+        let why = CallFailed::from(why);
+        assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
+    };
+    late(log.within(Duration::ZERO).note("late").unwrap_err());
+    here.within(Duration::ZERO, || late(log.note("late too").unwrap_err()));
+    let open = ours.close_gate();
+    log.gate().unwrap();
+    let hasty = log.within(Duration::from_millis(20));
+    // More calls than may wait: one of them finds no room.
+    let line = "x".repeat(10_000);
+    let accepted = (0..100).take_while(|_| hasty.note(&line).map_err(late).is_ok()).count();
+    assert!(accepted < 100, "the gate is closed, so nothing makes room");
+    drop(open);
+    log.binding().flush().unwrap();
+    assert_eq!(ours.lines.lock().unwrap().len(), 1 + accepted);
+}
+
 /// A procedure that makes one-way calls does not hand its deadline on to them.
 #[test]
 fn one_way_calls_outlive_the_call_that_made_them() {
