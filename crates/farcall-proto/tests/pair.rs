@@ -391,10 +391,10 @@ fn an_outcome_that_fits_a_datagram_is_returned_at_once_and_is_held() {
         none,
     );
     let (key, mut out) = (incoming.expect("the datagram holds just one call").key, vec![0; 65_536]);
-    let sent = pair.server.finish(now, key, Finish::Result, &mut b"result..".to_vec(), &mut out);
+    let sent = pair.server.finish(now, key, Finish::Result, &mut vec![7; 100], &mut out);
     pair.hear(&[out[..sent.expect("the outcome fits into a datagram").len].to_vec()]);
-    assert_eq!(pair.told.pop(), Some((2, Told::Result(b"result..".to_vec()))));
-    assert_eq!((pair.server.unfinished(), pair.server.held_bytes()), (0, 8));
+    assert_eq!(pair.told.pop(), Some((2, Told::Result(vec![7; 100]))));
+    assert_eq!((pair.server.unfinished(), pair.server.held_bytes()), (0, 100));
     pair.receive(&call);
     assert!(pair.asked.is_empty(), "the call does not run again");
     assert_eq!(pair.answered().len(), 1, "the result is sent again");
