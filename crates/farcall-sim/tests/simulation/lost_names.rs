@@ -181,6 +181,46 @@ fn drain_first(sim: &Sim, broken: Option<Rule>) {
     sim.run();
 }
 
+/// A server is started again and dies before anybody has called it, and the registry lists it and no other.
+#[test]
+fn a_member_whose_name_has_not_come_back_serves_while_the_one_that_is_listed_is_dead() {
+    check(20, |sim| {
+        let replicas = start(sim, 2);
+        let over = Arc::<AtomicBool>::default();
+        for which in 0..3 {
+            let over = over.clone();
+            sim.process(&format!("client {which}"), move || {
+                let group = import();
+                let balancer = group.balancer();
+                let stub = if which == 0 { balancer.stub() } else { balancer.round_robin() };
+                let stub = stub.within(Duration::from_secs(2));
+                for number in 0.. {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    let ended = if which == 2 { stub.start().add(number).wait() } else { stub.add(number) };
+                    // A call of the server that dies may have run.
+                    assert!(ended == Ok(number) || told(ended.clone()).1 == Ran::Maybe, "{ended:?}");
+                    sim::sleep(Duration::from_millis(sim::below(100)));
+                }
+            });
+        }
+        // Meanwhile all clients call both servers.
+        sim.sleep(Duration::from_secs(15));
+        replicas[0].drain();
+        sim.lose_names();
+        replicas[0].restart();
+        pause(sim, 300);
+        sim.silence_registry(true);
+        replicas[0].process.crash();
+        pause(sim, 10_000);
+        sim.silence_registry(false);
+        sim.publish_again("Store/1");
+        over.store(true, SeqCst);
+        sim.run();
+    });
+}
+
 fn told(outcome: farcall::Result<u64>) -> (Kind, Ran) {
     let why = CallFailed::from(outcome.unwrap_err());
     (why.kind(), why.ran())
