@@ -235,6 +235,8 @@ mutants! {
     DataTwice = "data-delivered-twice",
     /// A STOP is not sent again when nothing answers it.
     StopOnce = "stop-not-repeated",
+    /// A call fails of which nothing arrives, although the other end answers questions about it.
+    NarrowPathEnds = "narrow-path-waits",
     /// Bytes that arrive ahead of a gap are delivered before those of the gap.
     DataUnordered = "data-out-of-order",
     /// The sender of a direction sends nothing again on a timer.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Datagram, Pair, Told};
 use farcall_proto::server::Finish;
-use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
+use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Tail};
 
 /// The largest datagram that a conversation tries.
 const LARGEST: usize = 64_000;
@@ -159,6 +159,58 @@ fn a_call_of_which_a_part_arrived_before_fails_too() {
     pair.hear(&answers);
     assert!(run_narrow(&mut pair, |datagram| datagram.len() <= 1_072).is_some());
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+}
+
+/// The call and the questions about it pass, but no fragment of its result does.
+#[test]
+fn a_call_fails_of_whose_result_nothing_arrives_although_the_server_answers() {
+    for arrived in [0, 1] {
+        let (mut pair, _, key) = Pair::executing(&[7; 8]);
+        let sent = pair.finish(key, Finish::Result, &[7; 5_000]);
+        pair.hear(&sent[..arrived]);
+        let ended = run_narrow(&mut pair, |datagram| datagram.len() <= 1_072);
+        let [(1, Told::Failed(Kind::Unreachable, ran))] = pair.told[..] else { panic!("{:?}", pair.told) };
+        assert_eq!(ran, Ran::Maybe);
+        assert!(ended >= Some(ClientConfig::default().patience), "{ended:?}");
+    }
+}
+
+/// The ends of a call speak to each other, but none of the items that the client sends arrives.
+#[test]
+fn a_call_fails_of_whose_argument_stream_nothing_arrives_although_the_server_answers() {
+    let (mut pair, id, _) = Pair::executing(&[7; 8]);
+    assert_eq!(pair.client.open_exchange(id), Some(1));
+    assert_eq!(pair.client.send_in(id, 1, &[7; 5_000], Tail::More), Some(5_000));
+    // What the server says counts as long as the first tries may have been lost.
+    (0..2).find_map(|_| run_narrow(&mut pair, |datagram| datagram.len() <= 1_072));
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+}
+
+/// The same for the items that the server sends.
+#[test]
+fn a_call_is_given_up_of_whose_result_stream_nothing_arrives_although_the_client_speaks() {
+    let (mut pair, _, key) = Pair::executing(&[7; 8]);
+    assert_eq!(pair.server.open_exchange(key), Some(2));
+    assert_eq!(pair.server.send_in(key, 2, &[7; 5_000], Tail::More), Some(5_000));
+    let forsaken = (0..4).find_map(|_| {
+        run_narrow(&mut pair, |datagram| datagram.len() <= 1_072);
+        pair.server.next_forsaken()
+    });
+    assert_eq!(forsaken, Some(key), "{:?}", pair.told);
+    assert_eq!(pair.server.kept_for(pair.from.ip()).exchanges, 0);
+}
+
+/// The result comes, but not the items before it.
+#[test]
+fn a_call_fails_whose_result_waits_for_items_that_never_arrive() {
+    let (mut pair, _, key) = Pair::executing(&[7; 8]);
+    assert_eq!(pair.server.open_exchange(key), Some(2));
+    assert_eq!(pair.server.send_in(key, 2, &[7; 5_000], Tail::End), Some(5_000));
+    let narrow = |datagram: &Datagram| datagram.len() <= 1_072;
+    let sent = pair.finish(key, Finish::Result, &[7; 8]);
+    pair.hear(&sent.into_iter().filter(narrow).collect::<Vec<_>>());
+    (0..6).find_map(|_| run_narrow(&mut pair, narrow));
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Yes))]);
 }
 
 /// A path that loses nearly everything is no narrow one.

@@ -489,7 +489,9 @@ impl Oracle {
             self.violate("detached-goes-on", now, || format!("call {call}, silent for {silent}: {c:?}"));
         }
         let waits = c.state == State::Open && !c.cancelled;
-        if silent < self.silence.0 || waits && self.calm {
+        // A call is given up too if nothing of its exchanges arrives at a client that speaks.
+        let patient = if c.inside { silent.max(now.saturating_sub(c.started)) } else { silent };
+        if patient < self.silence.0 || waits && self.calm {
             self.violate("given-up-is-true", now, || {
                 format!("call {call}, whose client was silent for {silent} only: {c:?}")
             });

@@ -473,7 +473,9 @@ impl Conversation {
                     self.wake_next();
                 }
                 self.resume_inside(activity);
-                self.answered(now, activity);
+                if !self.sends_in_vain(activity) {
+                    self.answered(now, activity);
+                }
             }
             Progress::Gone if complete => {}
             Progress::Gone => {
@@ -538,7 +540,7 @@ impl Conversation {
         if stalled > 0 && stalled.is_multiple_of(BLACK_HOLE) {
             self.mtu.fall_back();
         }
-        stalled < MAX_STALLS
+        stalled < MAX_STALLS || self.config.mutant.breaks(Rule::NarrowPathEnds)
     }
 
     /// Queues the activity that has waited longest for room in the congestion window.

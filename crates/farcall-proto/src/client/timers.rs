@@ -238,10 +238,22 @@ impl Conversation {
         self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
+    /// Returns whether nothing of an exchange has arrived for several tries. Then what the server says does
+    /// not begin the call's patience anew: a path that lets only short datagrams pass does not keep the call
+    /// alive for ever.
+    pub(super) fn sends_in_vain(&self, activity: u32) -> bool {
+        let inside = self.slots.at(activity).inside.as_ref();
+        inside.is_some_and(|inside| u32::from(inside.exchanges.vain()) >= MAX_STALLS)
+            && !self.config.mutant.breaks(Rule::NarrowPathEnds)
+    }
+
     /// Begins a call's patience anew, because something of one of its exchanges came. That answers no probe,
     /// so probes do not become rarer. They are frequent again if a direction `ended`, because the result
     /// follows and may be lost.
     pub(super) fn heard_inside(&mut self, now: Time, activity: u32, ended: bool) {
+        if self.sends_in_vain(activity) {
+            return;
+        }
         let base = self.patience();
         let timing = &mut self.slots.at_mut(activity).timing;
         (timing.heard, timing.unanswered, timing.interval) = (now, 0, base);

@@ -126,6 +126,8 @@ pub(crate) struct Exchanges {
     pub stuck: bool,
     /// How many times `stuck` was set.
     times_stuck: u8,
+    /// Whether a try may have brought nothing to the other end since something arrived.
+    in_vain: bool,
     /// While `stuck` is set: how many bytes must still arrive until it ends.
     until_larger: u32,
     /// Whether the call has its result. Then the other end opens no more exchanges.
@@ -171,6 +173,7 @@ impl Exchanges {
             turn: 0,
             stuck: false,
             times_stuck: 0,
+            in_vain: false,
             until_larger: 0,
             concluded: false,
             held: 0,
@@ -345,6 +348,13 @@ impl Exchanges {
         wrote
     }
 
+    /// Returns how many tries in a row have brought nothing to the other end, in the direction that has most.
+    pub fn vain(&self) -> u8 {
+        // Mostly no try was in vain, and no direction needs to be looked at.
+        let tries = self.open.iter().filter(|_| self.in_vain).map(|exchange| exchange.outflow.vain());
+        tries.max().unwrap_or(0)
+    }
+
     /// Counts bytes as lost that were not acknowledged in time, and has each STOP repeated that was not
     /// answered in time. [`Exchanges::write`] then writes them again.
     pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
@@ -361,6 +371,7 @@ impl Exchanges {
                 exchange.inflow.tells_stop = repeats && exchange.inflow.stopping().is_some();
             }
         }
+        self.in_vain = self.open.iter().any(|exchange| exchange.outflow.vain() > 0);
         self.settle();
     }
 

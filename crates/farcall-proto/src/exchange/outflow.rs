@@ -152,7 +152,7 @@ impl Outflow {
         if self.cut || self.is_over() {
             return false;
         }
-        (self.cut, self.ended, self.wants_room) = (true, true, false);
+        (self.cut, self.ended, self.wants_room, self.vain) = (true, true, false, 0);
         way.path.in_flight -= self.sending.in_flight;
         self.sending.cut();
         self.kept.release(self.sending.added());
@@ -163,7 +163,7 @@ impl Outflow {
     pub fn finish(&mut self, way: &mut Way<'_>) {
         way.path.in_flight -= self.sending.in_flight;
         self.sending.finish();
-        (self.ended, self.due, self.wants_room) = (true, None, false);
+        (self.ended, self.due, self.wants_room, self.vain) = (true, None, false, 0);
         self.kept.release(self.sending.added());
     }
 
@@ -246,6 +246,11 @@ impl Outflow {
     /// holes).
     pub fn is_stuck(&self) -> bool {
         self.vain >= BLACK_HOLE_TRIES
+    }
+
+    /// Returns how many tries in a row have brought nothing to the receiver.
+    pub fn vain(&self) -> u8 {
+        self.vain
     }
 
     /// Returns whether only the receiver's limit holds up the user or the bytes to send.

@@ -117,6 +117,11 @@ impl Inside {
         self.active().is_some_and(|active| active.exchanges.stuck)
     }
 
+    /// How many tries in a row have brought nothing to the client.
+    pub fn vain(&self) -> u8 {
+        self.active().map_or(0, |active| active.exchanges.vain())
+    }
+
     /// Whether an exchange is not over.
     pub fn is_open(&self, number: u32) -> bool {
         match self {

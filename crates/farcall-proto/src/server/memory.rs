@@ -156,7 +156,8 @@ impl Server {
         let Some(work) = more.activities.work(activity) else { return false };
         let old = now.since(work.since) >= self.config.hold;
         let waits_in_vain = now.since(work.since.max(more.spoke)) >= SILENT_AFTER || now > more.due;
-        let over = old || crowded && work.is_accessed() && waits_in_vain;
+        let in_vain = work.sends_in_vain(more.silence(), self.config.mutant);
+        let over = old || in_vain || crowded && work.is_accessed() && waits_in_vain;
         let sequence = work.position.sequence;
         match work.phase {
             Phase::Running => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Server;
 use super::activities::Activities;
 use super::hosts::{Amounts, Hosts, Kept};
+use crate::config::{PATIENCE, silence_of};
 use crate::path::Path;
 use crate::{Rule, Time, nanos};
 
@@ -60,6 +61,11 @@ pub(super) struct More {
 impl More {
     pub fn new(host: u32) -> More {
         More { host, datagram: crate::BASE_DATAGRAM as u32, ..More::default() }
+    }
+
+    /// Returns how long the client may be silent while its calls are executed.
+    pub fn silence(&self) -> Duration {
+        self.silence.unwrap_or_else(|| silence_of(PATIENCE))
     }
 
     /// Returns the time after which a fragment counts as lost if its receiver still waits for it.

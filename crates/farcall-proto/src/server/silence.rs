@@ -10,7 +10,7 @@ use super::send::{Answer, frames};
 use super::table::UNIT;
 use super::work::{DETACHED, GIVEN_UP, Phase};
 use super::{CallKey, Server, key};
-use crate::config::{PATIENCE, silence_of};
+use crate::config::silence_of;
 use crate::wire::{CallHead, Meta, Position, Progress};
 use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
@@ -79,7 +79,7 @@ impl Server {
         let heard = self.heard(now, place).max(awake);
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
-        let limit = more.silence.unwrap_or_else(|| silence_of(PATIENCE));
+        let limit = more.silence();
         let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
         // A detached call goes on without its client, unless it has exchanges, which need the client.
         let needs_client = || work.inside.as_ref().is_some_and(|inside| inside.needs_other_end());
@@ -89,7 +89,7 @@ impl Server {
         }
         let since = if mutant.breaks(Rule::KeepAliveIgnored) { work.since } else { heard.max(work.since) };
         let due = since + limit;
-        if now < due {
+        if now < due && !work.sends_in_vain(limit, mutant) {
             if now.since(work.since.max(work.spoken).max(awake)) >= UNSPOKEN {
                 work.spoken = now;
                 let position = work.position;
@@ -130,8 +130,8 @@ impl Server {
         let Some(work) = self.existing_work(place, position.activity) else { return };
         work.spoken = now;
         if work.marks & GIVEN_UP != 0 {
-            let why =
-                Failure::new(Kind::Cancelled, Ran::Maybe).with_detail("its client was silent for too long");
+            let why = Failure::new(Kind::Cancelled, Ran::Maybe)
+                .with_detail("its client was silent, or unreachable, for too long");
             return self.reply_failure(place, position, why);
         }
         self.reply_running(place, position);

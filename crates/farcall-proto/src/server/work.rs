@@ -5,12 +5,13 @@
 //! access is a call that reads or writes exported memory. An exchange is a signal or a stream within a call.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::Insert;
 use super::inside::Inside;
-use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{Position, Status};
+use crate::{Mutant, Rule, Time};
 
 /// The last call of an activity: its number, and whether it was refused rather than executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +31,10 @@ impl Last {
         self.0 & 1 != 0
     }
 }
+
+/// After this many tries in a row, and one more for each second for which the client may be silent, a call is
+/// given up of whose exchanges nothing arrives.
+const MOST_IN_VAIN: u8 = 6;
 
 /// A call that is not over.
 #[derive(Debug, Default)]
@@ -74,6 +79,15 @@ impl Work {
     /// is delivered.
     pub fn directions(&self) -> u32 {
         self.inside.as_ref().map_or(0, |inside| inside.directions())
+    }
+
+    /// Returns whether nothing of the call's exchanges arrives at its client, which may be silent for
+    /// `silence`: a path that lets only short datagrams pass does not keep the call alive for ever.
+    pub fn sends_in_vain(&self, silence: Duration, mutant: Mutant) -> bool {
+        // After the first tries there is one for each second.
+        let most = MOST_IN_VAIN.saturating_add(silence.as_secs().min(u8::MAX.into()) as u8);
+        let in_vain = self.inside.as_ref().is_some_and(|inside| inside.vain() >= most);
+        in_vain && !mutant.breaks(Rule::NarrowPathEnds)
     }
 
     /// Returns the length of the held result in bytes.
