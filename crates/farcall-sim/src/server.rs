@@ -676,7 +676,8 @@ impl ServerNode {
         let config = &g.plan.server;
         // The latest message may exceed its budget. So may one result that is being sent in fragments, if it
         // is the only one.
-        let budget = 2 * config.held_budget
+        let budget = config.held_budget
+            + config.held_budget.max(config.max_datagram)
             + config.reassembly_budget
             + config.sending_budget.max(g.plan.largest as usize);
         if core.conversations() > config.max_conversations || core.held_bytes() > budget {

@@ -89,7 +89,8 @@ impl Server {
         }
         let since = if mutant.breaks(Rule::KeepAliveIgnored) { work.since } else { heard.max(work.since) };
         let due = since + limit;
-        if now < due && !work.sends_in_vain(limit, mutant) {
+        let speaks = now.since(heard) < UNSPOKEN;
+        if now < due && !(speaks && work.sends_in_vain(limit, mutant)) {
             if now.since(work.since.max(work.spoken).max(awake)) >= UNSPOKEN {
                 work.spoken = now;
                 let position = work.position;
