@@ -51,6 +51,12 @@ impl Default for RetryBudget {
     }
 }
 
+/// Returns whether former members of the group are to be tried after a failure at the only member.
+pub(super) fn is_for_former(shared: &Shared, choices: &[Choice], why: &CallFailed) -> bool {
+    let not_begun = why.ran() == Ran::No && matches!(why.kind(), Kind::Registry | Kind::Deadline);
+    choices.len() == 1 && not_begun && shared.roster.has_former()
+}
+
 /// The attempts that a call has made.
 #[derive(Default)]
 pub(super) struct Attempts {
@@ -95,6 +101,13 @@ impl Attempts {
                 let left = self.until.map(|until| until.since(shared.env.now()));
                 shared.ask_now(left);
                 self.leaving <= MAX_LEAVING_PER_CALL
+            }
+            // The only member has not begun the call. Former ones may still take it.
+            Verdict::Fails if is_for_former(shared, choices, why) => {
+                let left = self.until.map(|until| until.since(shared.env.now()));
+                shared.ask_now(left);
+                self.failed += 1;
+                self.failed == 1
             }
             // The member has not begun the call, and half of the time is left. That adds no load to speak of.
             Verdict::Fails if why.kind() == Kind::Deadline => {

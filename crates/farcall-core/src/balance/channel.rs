@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, is_for_former};
 use super::health::Verdict;
 use super::started::Started;
 use super::{Choice, Policy, Shared};
@@ -52,12 +52,17 @@ impl Balanced {
     #[inline(always)]
     fn call_only(&self, choices: &Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
         let mut left = None;
-        let well = choices[0].channel().pass_on(call, &mut |reply| match reply {
-            Reply::Failed(why) if Verdict::of(&why) == Verdict::Leaves => left = Some(why),
+        let shared = &self.shared;
+        let hurries = call.within.is_some() && shared.may_hurry(choices);
+        let may_go_elsewhere =
+            |why: &CallFailed| Verdict::of(why) == Verdict::Leaves || is_for_former(shared, choices, why);
+        let begun = hurries.then(|| shared.env.now());
+        let well = choices[0].channel().pass_on(&Call { hurries, ..*call }, &mut |reply| match reply {
+            Reply::Failed(why) if may_go_elsewhere(&why) => left = Some(why),
             reply => sink(reply),
         });
         if let Some(why) = left {
-            self.go_on((choices.clone(), 0, None), why, call, sink);
+            self.go_on((choices.clone(), 0, begun), why, call, sink);
         } else if !well {
             // Another member may have taken its place.
             self.shared.look_at_next_call();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, is_for_former};
 use super::health::Verdict;
 use super::{Choice, Policy, Shared};
 use crate::CallFailed;
@@ -119,7 +119,7 @@ impl Started {
         let (attempt, within) = Attempt::begin((shared, policy), call, &mut attempts)?;
         let call = &Call { within, ..*call };
         let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts });
-        let hurries = call.within.is_some() && attempt.choices.len() > 1;
+        let hurries = call.within.is_some() && shared.may_hurry(&attempt.choices);
         let channel = &**attempt.channel();
         let pending = match &kept {
             Some(kept) => kept.call.start((call.within, hurries), |call| start(channel, call)),
@@ -165,10 +165,11 @@ impl Started {
         if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, within, procedure)) {
             return None;
         }
-        // Only after a member has left is the group asked for its members, as at the start of a call.
-        // Otherwise it is not, because that may block.
+        // Only after a member has left, or for former ones, was the group asked for its members. Otherwise it
+        // is not, because that may block.
         let now = shared.env.now();
-        let choices = if Verdict::of(why) == Verdict::Leaves { shared.list.get() } else { choices.clone() };
+        let is_asked = Verdict::of(why) == Verdict::Leaves || is_for_former(shared, choices, why);
+        let choices = if is_asked { shared.list.get() } else { choices.clone() };
         let pick = |met: &[_]| shared.picker.pick(&choices, kept.policy, now, met);
         let which = match pick(&kept.attempts.met) {
             None if kept.attempts.may_begin_again() => pick(&[]),

@@ -61,6 +61,13 @@ pub trait Roster: Send + Sync {
     #[doc(hidden)]
     fn ask_anew(&self) {}
 
+    /// Returns whether there may be former members that the registry has ceased to list and that still take
+    /// calls. They become members again while no other one takes calls.
+    #[doc(hidden)]
+    fn has_former(&self) -> bool {
+        false
+    }
+
     /// Returns the environment in which the members are called.
     fn env(&self) -> Arc<dyn Env> {
         let first = |members: Members| members.first().map(|member| member.binding().channel().env());

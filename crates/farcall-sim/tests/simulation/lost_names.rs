@@ -153,6 +153,7 @@ fn drain_first(sim: &Sim, broken: Option<Rule>) {
             let group = import();
             let balancer = group.balancer();
             let stub = if which == 0 { balancer.stub() } else { balancer.round_robin() };
+            let stub = if sim::below(2) == 0 { stub } else { stub.within(Duration::from_secs(2)) };
             for number in 0.. {
                 if over.load(SeqCst) {
                     break;

@@ -65,9 +65,11 @@ pub(super) fn roster(
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());
     inner.names()?;
-    let (known, is_slow, asks) = Default::default();
-    let me =
-        |me: &Weak<Follower>| Follower { me: me.clone(), inner, type_name, interface, known, is_slow, asks };
+    let (known, is_slow, asks, has_former) = Default::default();
+    let me = |me: &Weak<Follower>| {
+        let me = me.clone();
+        Follower { me, inner, type_name, interface, known, is_slow, asks, has_former }
+    };
     let follower = Arc::new_cyclic(me);
     let deadline = [deadline, context::inherited().0].into_iter().flatten().min();
     let entries = follower.follow(deadline)?;
@@ -151,6 +153,8 @@ struct Follower {
     is_slow: AtomicBool,
     /// Whether it is being asked in the background.
     asks: AtomicBool,
+    /// Whether there are members that the registry no longer lists.
+    has_former: AtomicBool,
 }
 
 /// What is known of the group, as of one version of the registry.
@@ -272,6 +276,10 @@ impl Roster for Follower {
     fn ask_anew(&self) {
         let mut known = lock(&self.known);
         (known.is_doubtful, known.has_waited) = (true, false);
+    }
+
+    fn has_former(&self) -> bool {
+        self.has_former.load(Relaxed)
     }
 
     fn env(&self) -> Arc<dyn Env> {
@@ -417,6 +425,7 @@ impl Follower {
                 // A member may have left while this question was on its way.
                 let (is_doubtful, has_waited) = (known.is_doubtful && !is_doubtful, known.has_waited);
                 known.note(version, entries, now);
+                self.has_former.store(!known.unlisted.is_empty(), Relaxed);
                 (known.is_doubtful, known.has_waited) = (is_doubtful, has_waited);
             }
         }
