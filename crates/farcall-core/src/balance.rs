@@ -69,8 +69,8 @@ pub(crate) const MAX_MEMBERS: usize = 100;
 ///   or is idempotent.
 /// - A member that joins gets its share over ten seconds.
 /// - While the registry lists nobody who takes calls, the members that it listed before stay as long as they
-///   take calls, for ten minutes at most. A call with a deadline that the only member has not begun in half of
-///   its time goes to one of them.
+///   take calls, for ten minutes at most. A call with a deadline that the only member has not begun in half
+///   of its time goes to one of them.
 /// - Of a group of more than 100 members, 100 get calls: those on this machine first, then the ones with the
 ///   highest hashes of their names and a random number. So the clients of a large group spread over it, and
 ///   each has few connections. [`Group::balancer_of_at_most`](crate::Group::balancer_of_at_most) sets another
@@ -337,8 +337,8 @@ impl Shared {
         self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
     }
 
-    /// Returns whether a call with a deadline may go on elsewhere if its member has not begun it in half of its
-    /// time: there are other members, or former ones that may still take calls.
+    /// Returns whether a call with a deadline may go on elsewhere if its member has not begun it in half of
+    /// its time: there are other members, or former ones that still take calls.
     #[inline]
     fn may_hurry(&self, choices: &[Choice]) -> bool {
         choices.len() > 1 || self.roster.has_former()

@@ -174,8 +174,8 @@ pub struct ServerConfig {
     pub max_arguments: u32,
     /// The maximum of the bytes of arguments that are arriving in fragments, for all conversations together.
     pub reassembly_budget: usize,
-    /// The maximum of the bytes of results that are held for retransmission, for all conversations together. A
-    /// result of at most 64 bytes is a part of its call, and calls have a maximum of their own.
+    /// The maximum of the bytes of results that are held for retransmission, for all conversations together.
+    /// A result of at most 64 bytes is a part of its call, and calls have a maximum of their own.
     pub held_budget: usize,
     /// The maximum of the bytes of results that are being sent in fragments, for all conversations together.
     /// A single result may exceed it.

@@ -186,7 +186,7 @@ fn a_call_fails_of_whose_argument_stream_nothing_arrives_although_the_server_ans
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
 }
 
-/// The same for the items that the server sends.
+/// The ends of a call speak to each other, but none of the items that the server sends arrives.
 #[test]
 fn a_call_is_given_up_of_whose_result_stream_nothing_arrives_although_the_client_speaks() {
     let (mut pair, _, key) = Pair::executing(&[7; 8]);

@@ -253,7 +253,8 @@ impl Ground {
             // These are questions, hints, and answers that come before there is a key.
             let is_hint = datagram.get(20).is_some_and(|kind| HINTS.contains(kind));
             let may_be_open = is_hint || binding && export_of(datagram).is_none_or(|export| export == 0);
-            // A hint is in the scheme of the datagram that it answers, of which the network may have changed that.
+            // The server sends a hint in the scheme of the datagram that it answers, and the network may have
+            // changed that scheme.
             let is_open = datagram.get(1) == Some(&0) || is_hint && datagram.get(1) == Some(&1);
             if datagram.get(1) != Some(&scheme) && !(may_be_open && is_open) {
                 let what = format!("{from} sends without a key: {}", show(datagram));

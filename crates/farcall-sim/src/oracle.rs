@@ -153,6 +153,9 @@ impl Call {
 /// The number that no life of a server has.
 const NOBODY: usize = usize::MAX;
 
+/// A client that was silent for less than this speaks, as servers see it by their own clocks.
+const SPEAKS_WITHIN: Nanos = 15 * SECS;
+
 /// The reason why a call may be reported as not run although it ran. A reason is a fact that a client cannot
 /// know (docs/protocol.md 7.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -489,8 +492,9 @@ impl Oracle {
             self.violate("detached-goes-on", now, || format!("call {call}, silent for {silent}: {c:?}"));
         }
         let waits = c.state == State::Open && !c.cancelled;
-        // A call is given up too if nothing of its exchanges arrives at a client that speaks.
-        let patient = if c.inside { silent.max(now.saturating_sub(c.started)) } else { silent };
+        // A server also gives a call up if nothing of its exchanges arrives at a client that speaks.
+        let may_be_narrow = c.inside && silent < SPEAKS_WITHIN;
+        let patient = if may_be_narrow { silent.max(now.saturating_sub(c.started)) } else { silent };
         if patient < self.silence.0 || waits && self.calm {
             self.violate("given-up-is-true", now, || {
                 format!("call {call}, whose client was silent for {silent} only: {c:?}")

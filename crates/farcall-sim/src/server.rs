@@ -677,7 +677,7 @@ impl ServerNode {
         // The latest message may exceed its budget. So may one result that is being sent in fragments, if it
         // is the only one.
         let budget = config.held_budget
-            + config.held_budget.max(config.max_datagram)
+            + config.held_budget.max(config.max_datagram.min(g.plan.largest as usize + 64))
             + config.reassembly_budget
             + config.sending_budget.max(g.plan.largest as usize);
         if core.conversations() > config.max_conversations || core.held_bytes() > budget {

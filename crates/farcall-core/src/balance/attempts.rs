@@ -102,10 +102,12 @@ impl Attempts {
                 shared.ask_now(left);
                 self.leaving <= MAX_LEAVING_PER_CALL
             }
-            // The only member has not begun the call. Former ones may still take it.
+            // The only member has not begun the call. Former ones may still take it. If they do not, it has
+            // the rest of the time.
             Verdict::Fails if is_for_former(shared, choices, why) => {
                 let left = self.until.map(|until| until.since(shared.env.now()));
                 shared.ask_now(left);
+                self.leaving += 1;
                 self.failed += 1;
                 self.failed == 1
             }

@@ -485,7 +485,8 @@ impl Server {
         self.table.len()
     }
 
-    /// Returns the number of bytes of held results (but not those of at most 64 bytes) and of arguments that are arriving in fragments.
+    /// Returns the number of bytes of held results longer than 64 bytes, and of arguments that are arriving in
+    /// fragments.
     pub fn held_bytes(&self) -> usize {
         [Kept::Results, Kept::Sending, Kept::Arguments].map(|kind| self.hosts.total(kind)).iter().sum()
     }

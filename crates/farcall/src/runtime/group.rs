@@ -153,7 +153,7 @@ struct Follower {
     is_slow: AtomicBool,
     /// Whether it is being asked in the background.
     asks: AtomicBool,
-    /// Whether there are members that the registry no longer lists.
+    /// Whether there may be members that the registry no longer lists.
     has_former: AtomicBool,
 }
 
@@ -279,7 +279,11 @@ impl Roster for Follower {
     }
 
     fn has_former(&self) -> bool {
-        self.has_former.load(Relaxed)
+        // Mostly there are none. That is known without the lock.
+        self.has_former.load(Relaxed) && {
+            let now = self.inner.env.now();
+            !lock(&self.known).still_taking_calls(now).is_empty()
+        }
     }
 
     fn env(&self) -> Arc<dyn Env> {
