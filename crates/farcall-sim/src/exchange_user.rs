@@ -85,7 +85,8 @@ impl User {
 
     /// Returns whether the user has done all that it does in the exchange.
     pub fn is_done(&self) -> bool {
-        let sent = self.ended || self.part.sends == Some(self.sent) && !self.part.ends;
+        let sent =
+            self.ended || self.part.sends == Some(self.sent) && !self.part.ends && !self.part.until_stopped;
         let taken = self.all || self.stopped || self.comes.is_none_or(|comes| self.taken >= comes);
         sent && taken
     }
@@ -103,7 +104,7 @@ impl User {
         (now, call): (Nanos, usize),
         exchange: u32,
     ) -> bool {
-        if self.part.stops_at.is_some_and(|at| self.taken >= at) && !self.stopped && !self.all {
+        if self.has_enough() {
             self.stopped = true;
             oracle.stops(call, exchange, V::END);
             verbs.stop(exchange, exchange ^ STOPS);
@@ -112,7 +113,12 @@ impl User {
             self.take(verbs, oracle, (now, call), exchange);
         }
         self.send(verbs, oracle, (now, call), exchange);
-        self.can_take && !self.stopped || self.may_send()
+        self.can_take && !self.stopped || self.has_enough() || self.may_send()
+    }
+
+    /// Returns whether the user is about to say that it takes no more.
+    fn has_enough(&self) -> bool {
+        self.part.stops_at.is_some_and(|at| self.taken >= at) && !self.stopped && !self.all
     }
 
     fn take<V: Verbs>(

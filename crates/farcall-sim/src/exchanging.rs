@@ -82,6 +82,9 @@ pub struct Part {
     pub sends: Option<u64>,
     /// It ends its direction. If not, the direction ends with the call.
     pub ends: bool,
+    /// It is done only when the other end takes no more, as a procedure is that tells its caller of changes
+    /// until the caller has seen enough.
+    pub until_stopped: bool,
     /// It sends only when it has taken all of the other end's direction.
     pub answers: bool,
     /// It stops when it has taken so many bytes.
@@ -142,6 +145,7 @@ pub fn parts(key: u64, exchange: u32) -> [Part; 2] {
             ends: sends == Some(0) || !rng.chance(150_000),
             answers: place == other && parts[opener].ends && rng.chance(300_000),
             stops_at: rng.chance(120_000).then(|| rng.below(20_000)),
+            until_stopped: false,
             takes: 0,
             adds: rng.pick(&[CHUNK, CHUNK, most]),
         };
@@ -149,6 +153,13 @@ pub fn parts(key: u64, exchange: u32) -> [Part; 2] {
     for place in [opener, other] {
         let least = parts[1 - place].sends.unwrap_or_default() / 30;
         parts[place].takes = rng.pick(&[least + 100, least + 4_000, u64::MAX]);
+    }
+    // Nothing waits for what a client sends: its call ends with the procedure.
+    let [client, server] = &mut parts;
+    let chance = mix(key ^ u64::from(exchange) << 32 ^ 1 << 41);
+    if let Some(len) = server.sends.filter(|_| !server.ends && chance.is_multiple_of(2)) {
+        server.until_stopped = true;
+        client.stops_at = Some((chance >> 1) % (len + 1));
     }
     parts
 }
