@@ -274,6 +274,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         None
     }
 
+    #[inline]
     fn may_call(&mut self) -> bool {
         if self.called == self.members.len() {
             return false;

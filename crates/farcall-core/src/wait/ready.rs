@@ -117,7 +117,7 @@ impl ReadyList {
             // A thread that marks a call during its own wait is receiving, and checks for ready calls
             // afterwards.
             let sleeps = state.thread != 0 && state.thread != this_thread();
-            (state.interrupt.clone().filter(|_| sleeps), state.task.take())
+            (sleeps.then(|| state.interrupt.clone()).flatten(), state.task.take())
         };
         if let Some(interrupt) = interrupt {
             interrupt.interrupt(serving);

@@ -169,12 +169,12 @@ pub(super) fn deliver(
             match owner {
                 Some(Owner::Thread(waiter)) => {
                     waiter.slot.end(outcome, (arguments, shared), None);
-                    wakes.waiters.push(waiter);
+                    wakes.add_thread(waiter);
                 }
                 Some(Owner::Started(slot, watcher)) => {
                     slot.end(outcome, (arguments, shared), buffer);
                     if let Some(news) = slot.news() {
-                        wakes.parkers.extend(news.change());
+                        news.change().into_iter().for_each(|thread| wakes.add_thread(thread));
                     }
                     wakes.add(watcher);
                 }
@@ -201,7 +201,7 @@ fn pass_to(recipient: Arc<dyn Recipient>, outcome: &Outcome<'_>, wakes: &mut Wak
         Outcome::Exception(body) => Arrived::Exception(body),
         Outcome::Failed(_) => Arrived::Failed,
     };
-    recipient.arrived(reply, &mut |waker| wakes.add_waker(waker));
+    recipient.arrived(reply, &mut |waker| wakes.add_uncounted(waker));
 }
 
 /// Passes a conversation's news about exchanges (signals and streams) to the callers. Declines an exchange if
@@ -217,7 +217,7 @@ pub(super) fn pass_news(
     while let Some((id, token, exchange, news)) = conversation.next_news() {
         match owners.started(token) {
             Some((slot, watcher)) if let Some(of_call) = slot.news().filter(|news| !news.declines()) => {
-                wakes.parkers.extend(of_call.note(exchange, news));
+                of_call.note(exchange, news).into_iter().for_each(|thread| wakes.add_thread(thread));
                 // A task's watcher is removed when the task is woken. The task adds a new one when it polls.
                 wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
             }

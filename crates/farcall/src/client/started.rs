@@ -123,6 +123,12 @@ impl Started {
         self.slot.is_over()
     }
 
+    /// Gives the outcome to `taker`. It has come, as [`Started::is_over`] said.
+    #[inline]
+    pub(crate) fn give(&self, taker: Taker<'_>) {
+        self.slot.give(taker);
+    }
+
     /// Gives the outcome to `taker` if it has come. Otherwise `context` is woken when it comes.
     pub(crate) fn poll(
         &self,

@@ -52,61 +52,60 @@ impl Watcher {
 
 /// Threads and tasks that are to be woken as soon as no lock is held.
 #[derive(Default)]
-pub(super) struct Wakes {
-    pub(super) waiters: Vec<Arc<Waiter>>,
-    pub(super) others: Vec<Watcher>,
-    /// Wakers that recipients of replies have given. They do not count as tasks that wait at the endpoint.
-    pub(super) wakers: Vec<Waker>,
-    /// Threads that wait for signals or items of streams in a call.
-    pub(super) parkers: Vec<Arc<dyn Parker>>,
+pub(super) struct Wakes(Vec<Sleeper>);
+
+/// A thread or a task that is to be woken.
+enum Sleeper {
+    Thread(Arc<dyn Parker>),
+    /// One of the tasks that wait at the endpoint, which counts them.
+    Task(Waker),
+    /// A waker that the recipient of a reply has given. Its task does not count as one that waits at the
+    /// endpoint.
+    Uncounted(Waker),
+    Gatherer(ReadyToken),
 }
 
 impl Wakes {
     #[inline]
     pub(super) fn add(&mut self, watcher: Watcher) {
-        match watcher {
-            Watcher::Nobody => {}
-            Watcher::Thread(waiter) => self.waiters.push(waiter),
-            Watcher::Task(_) | Watcher::Gatherer(_) => self.others.push(watcher),
-        }
+        self.0.push(match watcher {
+            Watcher::Nobody => return,
+            Watcher::Thread(waiter) => Sleeper::Thread(waiter),
+            Watcher::Task(waker) => Sleeper::Task(waker),
+            Watcher::Gatherer(token) => Sleeper::Gatherer(token),
+        });
     }
 
-    pub(super) fn add_waker(&mut self, waker: Waker) {
-        self.wakers.push(waker);
+    pub(super) fn add_thread(&mut self, parker: Arc<dyn Parker>) {
+        self.0.push(Sleeper::Thread(parker));
+    }
+
+    pub(super) fn add_uncounted(&mut self, waker: Waker) {
+        self.0.push(Sleeper::Uncounted(waker));
     }
 
     #[inline]
     pub(super) fn run(&mut self) {
-        if !self.waiters.is_empty()
-            || !self.others.is_empty()
-            || !self.wakers.is_empty()
-            || !self.parkers.is_empty()
-        {
+        if !self.0.is_empty() {
             self.wake_all();
         }
     }
 
-    /// Returns the number of tasks among the threads and tasks to be woken.
+    /// Returns the number of tasks that wait at the endpoint and are to be woken.
     #[inline]
     pub(super) fn tasks(&self) -> usize {
-        if self.others.is_empty() {
-            return 0;
-        }
-        self.others.iter().filter(|other| other.is_task()).count()
+        self.0.iter().filter(|sleeper| matches!(sleeper, Sleeper::Task(_))).count()
     }
 
     fn wake_all(&mut self) {
-        self.waiters.drain(..).for_each(|waiter| waiter.wake());
-        self.parkers.drain(..).for_each(|parker| parker.wake());
-        for waker in self.wakers.drain(..) {
-            guard::run_alone("a waker", || waker.wake());
-        }
-        for other in self.others.drain(..) {
-            match other {
+        for sleeper in self.0.drain(..) {
+            match sleeper {
+                Sleeper::Thread(parker) => parker.wake(),
                 // A panic in the user's waker must not unwind the leading thread.
-                Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
-                Watcher::Gatherer(token) => guard::run_alone("a waker", || token.mark_ready_serving()),
-                Watcher::Nobody | Watcher::Thread(_) => {}
+                Sleeper::Task(waker) | Sleeper::Uncounted(waker) => {
+                    guard::run_alone("a waker", || waker.wake());
+                }
+                Sleeper::Gatherer(token) => guard::run_alone("a waker", || token.mark_ready_serving()),
             }
         }
     }

@@ -126,12 +126,69 @@ impl ImportedCall {
     /// If the reply has come by datagrams, gives it to `sink`, and the call is then over. Returns whether it
     /// is. In this usual case the caller needs no waker.
     fn take(&mut self, sink: Sink<'_>) -> bool {
-        match &self.stage {
-            Stage::Sent(SentCall::Datagrams(started), _) if started.is_over() => {
-                self.poll(&mut Context::from_waker(Waker::noop()), sink).is_ready()
-            }
-            _ => false,
+        let Stage::Sent(SentCall::Datagrams(started), target) = &self.stage else { return false };
+        if !started.is_over() {
+            return false;
         }
+        let mut failed = None;
+        started.give(&mut |outcome: Outcome<'_>, arguments: EncodedArguments<'_>| {
+            failed = give_or_keep(target, outcome, arguments, sink)
+        });
+        self.end(failed, &mut Context::from_waker(Waker::noop()), sink).is_ready()
+    }
+
+    /// Ends the call. If it has failed so that it may be repeated, repeats it.
+    #[inline]
+    fn end(
+        &mut self,
+        failed: Option<(Failure, Arc<SharedArguments>)>,
+        context: &mut Context<'_>,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
+        let former = std::mem::replace(&mut self.stage, Stage::Over);
+        match (failed, former) {
+            (Some(failed), Stage::Sent(started, target)) => {
+                self.repeat(failed, &started, target, context, sink)
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// Repeats a call that has failed, if it may be repeated. Otherwise gives its failure to `sink`.
+    #[cold]
+    fn repeat(
+        &mut self,
+        (failure, arguments): (Failure, Arc<SharedArguments>),
+        started: &SentCall,
+        target: Arc<Target>,
+        context: &mut Context<'_>,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
+        let procedure = self.procedure.procedure();
+        if started.is_touched() {
+            sink(Reply::Failed(describe(failure, &procedure, target.address)));
+            return Poll::Ready(());
+        }
+        // After an overload the task asks the registry for other servers, because that may block.
+        if failure.kind != Kind::Overloaded
+            && let Err(why) = self.importer.try_again(
+                &mut Retry::default(),
+                &target,
+                failure.clone(),
+                (&procedure, self.deadline),
+            )
+        {
+            sink(Reply::Failed(why));
+            return Poll::Ready(());
+        }
+        let why = describe(failure.clone(), &procedure, target.address);
+        // If no task can be started, the failure of the first attempt stands.
+        let Ok(task) = RetryTask::begin(self.encoded(arguments), Some((target, failure))) else {
+            sink(Reply::Failed(why));
+            return Poll::Ready(());
+        };
+        self.stage = Stage::Retried(task);
+        self.poll(context, sink)
     }
 
     #[inline(always)]
@@ -210,35 +267,7 @@ impl PendingCall for ImportedCall {
         if polled.is_pending() {
             return Poll::Pending;
         }
-        let former = std::mem::replace(&mut self.stage, Stage::Over);
-        let (Some((failure, arguments)), Stage::Sent(started, target)) = (failed, former) else {
-            return Poll::Ready(());
-        };
-        let procedure = self.procedure.procedure();
-        if started.is_touched() {
-            sink(Reply::Failed(describe(failure, &procedure, target.address)));
-            return Poll::Ready(());
-        }
-        // After an overload the task asks the registry for other servers, because that may block.
-        if failure.kind != Kind::Overloaded
-            && let Err(why) = self.importer.try_again(
-                &mut Retry::default(),
-                &target,
-                failure.clone(),
-                (&procedure, self.deadline),
-            )
-        {
-            sink(Reply::Failed(why));
-            return Poll::Ready(());
-        }
-        let why = describe(failure.clone(), &procedure, target.address);
-        // If no task can be started, the failure of the first attempt stands.
-        let Ok(task) = RetryTask::begin(self.encoded(arguments), Some((target, failure))) else {
-            sink(Reply::Failed(why));
-            return Poll::Ready(());
-        };
-        self.stage = Stage::Retried(task);
-        self.poll(context, sink)
+        self.end(failed, context, sink)
     }
 
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
