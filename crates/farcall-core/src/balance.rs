@@ -337,11 +337,19 @@ impl Shared {
         self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
     }
 
-    /// Returns whether a call with a deadline may go on elsewhere if its member has not begun it in half of
-    /// its time: there are other members, or former ones that still take calls.
+    /// Returns whether a call may go on elsewhere if its member has not begun it in half of its time: it has a
+    /// deadline, and there are [others](Shared::has_others). The items of a stream are sent once, so such a
+    /// call has all of its time at one member.
     #[inline]
-    fn may_hurry(&self, choices: &[Choice]) -> bool {
-        choices.len() > 1 || self.roster.has_former()
+    fn may_hurry(&self, (choices, met): (&[Choice], usize), call: &Call<'_>) -> bool {
+        call.within.is_some() && call.sending.is_none() && self.has_others(choices, met)
+    }
+
+    /// Returns whether there are members besides the one that a call goes to now and those that it has `met`,
+    /// or former ones that still take calls.
+    #[inline]
+    fn has_others(&self, choices: &[Choice], met: usize) -> bool {
+        choices.len() > met + 1 || choices.len() == 1 && self.roster.has_former()
     }
 
     /// Has the next call look whether it is time to ask for the members.

@@ -51,10 +51,15 @@ impl Default for RetryBudget {
     }
 }
 
-/// Returns whether former members of the group are to be tried after a failure at the only member.
-pub(super) fn is_for_former(shared: &Shared, choices: &[Choice], why: &CallFailed) -> bool {
-    let not_begun = why.ran() == Ran::No && matches!(why.kind(), Kind::Registry | Kind::Deadline);
-    choices.len() == 1 && not_begun && shared.roster.has_former()
+/// Returns whether a member has not begun a call, or says nothing of one that may run again.
+fn is_late(why: &CallFailed, procedure: &Procedure) -> bool {
+    let may_run_again = why.ran() == Ran::No || why.ran() == Ran::Maybe && procedure.idempotent;
+    may_run_again && matches!(why.kind(), Kind::Registry | Kind::Deadline | Kind::Unreachable)
+}
+
+/// Returns whether former members of the group may be tried after a failure at the only member.
+pub(super) fn is_for_former(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
+    is_late(why, procedure) && shared.roster.has_former()
 }
 
 /// The attempts that a call has made.
@@ -67,6 +72,9 @@ pub(super) struct Attempts {
     failed: usize,
     /// Whether it may meet the members once more that were leaving, because by now they may have come back.
     is_second_round: bool,
+    has_tried_former: bool,
+    /// Whether the group was asked for its members after the latest failure.
+    pub has_asked: bool,
     /// Until when the call may take, if it has a deadline, and has failed once or has waited for the members.
     until: Option<Time>,
 }
@@ -74,8 +82,8 @@ pub(super) struct Attempts {
 impl Attempts {
     /// Notes that an attempt that began at `begun` has failed at a member. Returns whether the call may go to
     /// another one: it did not run or may run again, the reason lies with the member, and there are time and
-    /// budget left. A
-    /// member that is leaving takes nothing from the budget, and the group is asked for its members again.
+    /// budget left. A member that is leaving takes nothing from the budget, and the group is asked for its
+    /// members again.
     #[cold]
     pub fn may_go_on(
         &mut self,
@@ -86,6 +94,7 @@ impl Attempts {
     ) -> bool {
         self.until = self.until.or(within.map(|within| begun + within));
         self.met.push(choices[which].health.clone());
+        self.has_asked = false;
         let may_run_again = match why.ran() {
             Ran::No => true,
             Ran::Maybe => procedure.idempotent,
@@ -98,16 +107,11 @@ impl Attempts {
             Verdict::Leaves if breaks(Rule::RefusedIsTriedElsewhere, || shared.env.clone()) => false,
             Verdict::Leaves => {
                 self.leaving += 1;
-                let left = self.until.map(|until| until.since(shared.env.now()));
-                shared.ask_now(left);
+                self.ask(shared);
                 self.leaving <= MAX_LEAVING_PER_CALL
             }
-            // The only member has not begun the call. Former ones may still take it. If they do not, it has
-            // the rest of the time.
-            Verdict::Fails if is_for_former(shared, choices, why) => {
-                let left = self.until.map(|until| until.since(shared.env.now()));
-                shared.ask_now(left);
-                self.leaving += 1;
+            // Former members may still take the call. If they do not, the members have the rest of the time.
+            Verdict::Fails if self.has_met_all(shared) && is_for_former(shared, why, procedure) => {
                 self.failed += 1;
                 self.failed == 1
             }
@@ -122,6 +126,33 @@ impl Attempts {
             }
             Verdict::Works | Verdict::Nothing => false,
         }
+    }
+
+    /// Returns whether the call has met all members that there are now.
+    fn has_met_all(&self, shared: &Shared) -> bool {
+        let is_met = |choice: &Choice| self.met.iter().any(|met| Arc::ptr_eq(met, &choice.health));
+        shared.list.get().iter().all(is_met)
+    }
+
+    /// Asks the group for its members now.
+    fn ask(&mut self, shared: &Shared) {
+        let left = self.until.map(|until| until.since(shared.env.now()));
+        shared.ask_now(left);
+        self.has_asked = true;
+    }
+
+    /// Returns whether former members may take the call, which has failed and has met all others, once. If so,
+    /// asks the group for its members, to which they belong now.
+    #[cold]
+    pub fn may_try_former(&mut self, shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
+        let may = !self.has_tried_former && is_for_former(shared, why, procedure);
+        if may {
+            self.has_tried_former = true;
+            self.leaving += 1;
+            shared.roster.note_late();
+            self.ask(shared);
+        }
+        may
     }
 
     /// Returns whether the call may meet the members again that it has met, once: some of them were leaving.

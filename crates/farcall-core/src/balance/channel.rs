@@ -53,10 +53,12 @@ impl Balanced {
     fn call_only(&self, choices: &Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
         let mut left = None;
         let shared = &self.shared;
-        let hurries = call.within.is_some() && shared.may_hurry(choices);
-        let may_go_elsewhere =
-            |why: &CallFailed| Verdict::of(why) == Verdict::Leaves || is_for_former(shared, choices, why);
-        let begun = hurries.then(|| shared.env.now());
+        let hurries = shared.may_hurry((choices, 0), call);
+        let may_go_elsewhere = |why: &CallFailed| {
+            Verdict::of(why) == Verdict::Leaves || is_for_former(shared, why, call.procedure)
+        };
+        // A deadline holds for all attempts together.
+        let begun = call.within.map(|_| shared.env.now());
         let well = choices[0].channel().pass_on(&Call { hurries, ..*call }, &mut |reply| match reply {
             Reply::Failed(why) if may_go_elsewhere(&why) => left = Some(why),
             reply => sink(reply),
@@ -83,10 +85,9 @@ impl Balanced {
             Reply::Failed(why) => failed = Some(why),
             reply => sink(reply),
         };
-        // There are two members at least.
-        match begun {
-            Some(_) => choices[which].channel().pass_on(&Call { hurries: true, ..*call }, sink_but_failures),
-            None => choices[which].channel().pass_on(call, sink_but_failures),
+        match self.shared.may_hurry((choices, 0), call) {
+            true => choices[which].channel().pass_on(&Call { hurries: true, ..*call }, sink_but_failures),
+            false => choices[which].channel().pass_on(call, sink_but_failures),
         };
         let Some(why) = failed else { return health.end_untimed() };
         drop(under_way);
@@ -139,6 +140,9 @@ impl Balanced {
             )
         {
             let mut next = self.attempt(self.shared.list.get(), attempts, call, sink);
+            if next.is_err() && attempts.may_try_former(&self.shared, &failure, call.procedure) {
+                next = self.attempt(self.shared.list.get(), attempts, call, sink);
+            }
             if next.is_err() && attempts.may_begin_again() {
                 next = self.attempt(self.shared.list.get(), attempts, call, sink);
             }
@@ -167,7 +171,7 @@ impl Balanced {
         let within = attempts.within(call.within, asked);
         let (which, begun) = shared.choose(&mut choices, self.policy, (asked, within), &attempts.met)?;
         let within = attempts.began(within, asked, begun);
-        let hurries = within.is_some() && attempts.met.len() + 1 < choices.len();
+        let hurries = shared.may_hurry((&choices, attempts.met.len()), call);
         let failed = shared.call_at((&choices, which), begun, &Call { within, hurries, ..*call }, sink);
         Ok(failed.map(|why| ((choices, which, begun), why)))
     }

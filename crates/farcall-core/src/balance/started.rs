@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::attempts::{Attempts, is_for_former};
-use super::health::Verdict;
+use super::attempts::Attempts;
 use super::{Choice, Policy, Shared};
 use crate::CallFailed;
 use crate::env::Time;
@@ -119,7 +118,7 @@ impl Started {
         let (attempt, within) = Attempt::begin((shared, policy), call, &mut attempts)?;
         let call = &Call { within, ..*call };
         let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts });
-        let hurries = call.within.is_some() && shared.may_hurry(&attempt.choices);
+        let hurries = shared.may_hurry((&attempt.choices, 0), call);
         let channel = &**attempt.channel();
         let pending = match &kept {
             Some(kept) => kept.call.start((call.within, hurries), |call| start(channel, call)),
@@ -168,17 +167,22 @@ impl Started {
         // Only after a member has left, or for former ones, was the group asked for its members. Otherwise it
         // is not, because that may block.
         let now = shared.env.now();
-        let is_asked = Verdict::of(why) == Verdict::Leaves || is_for_former(shared, choices, why);
-        let choices = if is_asked { shared.list.get() } else { choices.clone() };
-        let pick = |met: &[_]| shared.picker.pick(&choices, kept.policy, now, met);
-        let which = match pick(&kept.attempts.met) {
-            None if kept.attempts.may_begin_again() => pick(&[]),
-            picked => picked,
-        }?;
+        let mut choices = if kept.attempts.has_asked { shared.list.get() } else { choices.clone() };
+        let pick = |choices: &[Choice], met: &[_]| shared.picker.pick(choices, kept.policy, now, met);
+        let mut which = pick(&choices, &kept.attempts.met);
+        if which.is_none() && kept.attempts.may_try_former(shared, why, procedure) {
+            choices = shared.list.get();
+            which = pick(&choices, &kept.attempts.met);
+        }
+        if which.is_none() && kept.attempts.may_begin_again() {
+            which = pick(&choices, &[]);
+        }
+        let which = which?;
         self.attempt = Attempt::at(shared, &choices, which, now);
         let within = kept.attempts.within(kept.call.within, now);
         let channel = &**self.attempt.channel();
-        let hurries = within.is_some() && kept.attempts.met.len() + 1 < self.attempt.choices.len();
+        let Attempt { shared, choices, .. } = &self.attempt;
+        let hurries = within.is_some() && shared.has_others(choices, kept.attempts.met.len());
         self.pending = Some(kept.call.start_again((within, hurries), |call| start(channel, call)));
         Some(())
     }

@@ -68,6 +68,11 @@ pub trait Roster: Send + Sync {
         false
     }
 
+    /// Notes that the only member did not begin a call in half of its time. For a while, former members that
+    /// still take calls are members, too.
+    #[doc(hidden)]
+    fn note_late(&self) {}
+
     /// Returns the environment in which the members are called.
     fn env(&self) -> Arc<dyn Env> {
         let first = |members: Members| members.first().map(|member| member.binding().channel().env());

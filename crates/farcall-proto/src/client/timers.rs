@@ -157,10 +157,11 @@ impl Conversation {
     }
 
     /// Returns whether a call that was sent fails before its deadline, because the server says nothing of it,
-    /// or no more, and the caller wants to try another server in the rest of the time. Looks again when that
-    /// may be so.
+    /// or no more, and the caller wants to try another server in the rest of the time. A server that has begun
+    /// the call must leave reminders unanswered for about a quarter of the time, because all that it has done
+    /// would be lost. Looks again when the call may be too late.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
-        let Slot { call, timing, .. } = self.slots.at(activity);
+        let Slot { call, timing, stage, .. } = self.slots.at(activity);
         let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())
         else {
             return false;
@@ -168,7 +169,12 @@ impl Conversation {
         if by > now {
             self.timers.check = self.timers.check.min(by);
         }
-        by <= now && timing.unanswered >= UNHEARD_REMINDERS
+        // The time between reminders doubles, so that the reminders so far have taken about as long as the next
+        // one is away.
+        let rest = call.deadline.map_or(0, |deadline| deadline.nanos_since(by));
+        let is_silent =
+            *stage != Stage::Running || timing.interval >= (rest / 2).min(self.timers.most_interval);
+        by <= now && timing.unanswered >= UNHEARD_REMINDERS && is_silent
     }
 
     fn given_up(&self, now: Time, activity: u32) -> bool {

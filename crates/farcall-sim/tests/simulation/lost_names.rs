@@ -13,12 +13,18 @@ use farcall_sim::{Process, Sim, check, find, replay, sim};
 #[farcall::interface]
 trait Store {
     fn add(&self, number: u64) -> farcall::Result<u64>;
+    #[idempotent]
+    fn get(&self, number: u64) -> farcall::Result<u64>;
 }
 
 struct Server;
 
 impl Store for Server {
     fn add(&self, number: u64) -> farcall::Result<u64> {
+        Ok(number)
+    }
+
+    fn get(&self, number: u64) -> farcall::Result<u64> {
         Ok(number)
     }
 }
@@ -217,6 +223,83 @@ fn a_member_whose_name_has_not_come_back_serves_while_the_one_that_is_listed_is_
         pause(sim, 10_000);
         sim.silence_registry(false);
         sim.publish_again("Store/1");
+        over.store(true, SeqCst);
+        sim.run();
+    });
+}
+
+/// The server that is listed was started again, and is gone or stopped before this client has called it.
+#[test]
+fn the_first_call_of_a_listed_member_that_is_gone_goes_to_a_former_one() {
+    check(20, |sim| {
+        let replicas = start(sim, 2);
+        let group = import();
+        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        replicas[0].drain();
+        sim.lose_names();
+        replicas[0].restart();
+        sim.sleep(Duration::from_millis(200));
+        assert_eq!(group.len(), 1, "{group:?}");
+        let is_gone = sim.below(2) == 0;
+        let process = &replicas[0].process;
+        if is_gone {
+            process.crash()
+        } else {
+            process.pause()
+        }
+        match sim.below(3) {
+            0 => assert_eq!(stub.add(1), Ok(1)),
+            1 => assert_eq!(stub.start().add(1).wait(), Ok(1)),
+            _ => {
+                // The registry lists it again shortly before the call gives the other member up.
+                let started = stub.start().add(1);
+                sim.sleep(Duration::from_millis(900 + sim.below(99)));
+                sim.publish_again("Store/1");
+                assert_eq!(started.wait(), Ok(1));
+            }
+        }
+        if !is_gone {
+            process.resume();
+        }
+    });
+}
+
+/// The only server that is listed stops several times, for longer than half of the time of a call.
+#[test]
+fn a_call_that_may_run_again_goes_to_a_former_member_while_the_only_one_is_stopped() {
+    check(10, |sim| {
+        let replicas = start(sim, 2);
+        let over = Arc::<AtomicBool>::default();
+        for which in 0..3 {
+            let over = over.clone();
+            sim.process(&format!("client {which}"), move || {
+                let group = import();
+                let balancer = group.balancer();
+                let stub = if which == 0 { balancer.stub() } else { balancer.round_robin() };
+                let stub = stub.within(Duration::from_secs(2));
+                for number in 0.. {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    let ended = if which == 2 { stub.start().get(number).wait() } else { stub.get(number) };
+                    assert_eq!(ended, Ok(number));
+                    sim::sleep(Duration::from_millis(sim::below(100)));
+                }
+            });
+        }
+        // Meanwhile all clients call both servers.
+        sim.sleep(Duration::from_secs(15));
+        sim.lose_names();
+        pause(sim, 2_000);
+        sim.publish_again("Store/0");
+        sim.sleep(Duration::from_secs(5));
+        for _ in 0..4 {
+            replicas[0].process.pause();
+            sim.sleep(Duration::from_millis(1_200));
+            replicas[0].process.resume();
+            pause(sim, 5_000);
+        }
         over.store(true, SeqCst);
         sim.run();
     });

@@ -13,6 +13,7 @@ use farcall_names::{Address, Entry, Label, Name, Owner};
 use super::bind::{Target, parse};
 use super::import::{Importer, binding, binding_to, channel_of, importer_to};
 use super::lookup::{Found, Lookups, Wanted};
+use super::silence::SUSPICION;
 use super::{Inner, Runtime};
 use crate::balance::ShowMembers;
 use crate::env::{Env, Time, breaks};
@@ -166,6 +167,8 @@ struct Known {
     /// Whether a call has waited in vain for that.
     has_waited: bool,
     entries: Arc<[Entry]>,
+    /// Until when former members are members, too, because the only one that is listed did not begin a call.
+    late_until: Option<Time>,
     /// The members whose entries the registry no longer lists, by name.
     unlisted: BTreeMap<String, Unlisted>,
     /// The members that have been bound, or are about to be, by name.
@@ -205,7 +208,7 @@ impl Known {
     /// Notes what the registry lists.
     fn note(&mut self, version: u64, entries: Arc<[Entry]>, now: Time) {
         let names: HashSet<String> = entries.iter().map(Entry::name).collect();
-        let Known { entries: former, mut unlisted, mut bound, .. } = std::mem::take(self);
+        let Known { entries: former, mut unlisted, mut bound, late_until, .. } = std::mem::take(self);
         let is_usable = |name: &str| bound.get(name).is_some_and(|it| it.importer.is_usable());
         unlisted.retain(|name, it| {
             !names.contains(name) && now.since(it.since) < UNLISTED_KEPT_FOR && is_usable(name)
@@ -217,17 +220,17 @@ impl Known {
             }
         }
         bound.retain(|name, _| names.contains(name) || unlisted.contains_key(name));
-        *self = Known { version: Some(version), entries, unlisted, bound, ..Known::default() };
+        *self = Known { version: Some(version), entries, unlisted, bound, late_until, ..Known::default() };
     }
 
     /// Returns the entries of members that the registry listed until lately and that still take calls: their
     /// bindings stand, or they have started just before and nobody has called them, and they are not silent.
-    fn still_taking_calls(&self, now: Time) -> Arc<[Entry]> {
-        let takes_calls = |(name, unlisted): &(&String, &Unlisted)| {
+    fn still_taking_calls(&self, now: Time) -> impl Iterator<Item = &Entry> {
+        let takes_calls = move |(name, unlisted): &(&String, &Unlisted)| {
             let is_kept = now.since(unlisted.since) < UNLISTED_KEPT_FOR;
             is_kept && self.bound.get(*name).is_some_and(BoundMember::takes_calls)
         };
-        self.unlisted.iter().filter(takes_calls).map(|(_, unlisted)| unlisted.entry.clone()).collect()
+        self.unlisted.iter().filter(takes_calls).map(|(_, unlisted)| &unlisted.entry)
     }
 
     /// Returns whether the registry lists a member that takes calls, or of which nothing is known so far.
@@ -282,8 +285,12 @@ impl Roster for Follower {
         // Mostly there are none. That is known without the lock.
         self.has_former.load(Relaxed) && {
             let now = self.inner.env.now();
-            !lock(&self.known).still_taking_calls(now).is_empty()
+            lock(&self.known).still_taking_calls(now).next().is_some()
         }
+    }
+
+    fn note_late(&self) {
+        lock(&self.known).late_until = Some(self.inner.env.now() + SUSPICION);
     }
 
     fn env(&self) -> Arc<dyn Env> {
@@ -314,14 +321,19 @@ impl Follower {
     }
 
     /// Returns the entries that the registry has now, for a call that may take `within`. If none of these
-    /// members takes calls, returns those of former members too that still do.
+    /// members takes calls, or the only one is late, returns those of former members too that still do.
     fn present(&self, within: Option<Duration>) -> Arc<[Entry]> {
         let listed = self.listed(within);
         let known = lock(&self.known);
-        if known.unlisted.is_empty() || known.lists_somebody() {
+        if known.unlisted.is_empty() {
             return listed;
         }
-        let former = known.still_taking_calls(self.inner.env.now());
+        let now = self.inner.env.now();
+        let is_late = listed.len() == 1 && known.late_until.is_some_and(|until| now < until);
+        if !is_late && known.lists_somebody() {
+            return listed;
+        }
+        let former: Vec<Entry> = known.still_taking_calls(now).cloned().collect();
         if former.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
             return listed;
         }

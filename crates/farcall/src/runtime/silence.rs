@@ -18,7 +18,7 @@ use crate::stub::{Call, NO_HANDLERS, PendingCall, Reply};
 use crate::{CallFailed, Kind, Ran, lock};
 
 /// A server that is only suspected counts as silent when it has not answered for this long.
-const SUSPICION: Duration = Duration::from_secs(1);
+pub(super) const SUSPICION: Duration = Duration::from_secs(1);
 
 /// The time between the failure of one question and the next question.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -152,8 +152,11 @@ async fn answers(importer: &Arc<Importer>) -> bool {
     let mut answered = false;
     poll_fn(|context| {
         question.poll(context, &mut |reply| {
+            // Where the registry fails, the server was not asked.
             answered = match reply {
-                Reply::Failed(why) => !matches!(why.kind(), Kind::Unreachable | Kind::Deadline | Kind::Local),
+                Reply::Failed(why) => {
+                    !matches!(why.kind(), Kind::Unreachable | Kind::Deadline | Kind::Local | Kind::Registry)
+                }
                 _ => true,
             };
         })
