@@ -121,6 +121,11 @@ pub struct Accessor {
 }
 
 impl Accessor {
+    /// Returns the name of the principal that the accessing process is, if its key is known.
+    pub(crate) fn principal_name(&self) -> Option<&Arc<str>> {
+        self.principal.as_ref().map(|principal| &principal.name)
+    }
+
     /// Wakes the tasks. The caller must not hold a lock.
     pub fn wake(self) {
         for waker in self.woken {

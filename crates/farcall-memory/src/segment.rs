@@ -187,8 +187,8 @@ impl Segment {
             let why = format!("the condition for notices: {why}");
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
-        let (env, size) = (&**runtime.env(), settings.size);
-        let generation = first_generation(env);
+        let (env, size) = (runtime.env(), settings.size);
+        let generation = first_generation(&**env);
         let share = || settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
         let area = match memory.or_else(share) {
             Some(memory) => Area::shared(memory, size),
@@ -674,7 +674,11 @@ fn no_target(why: String) -> CallFailed {
 
 /// Returns the access handler of a segment that consists of these words and has this generation. Other
 /// processes may only read it.
-pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -> Arc<dyn AccessHandler> {
+pub fn readable_words(
+    words: Arc<[AtomicU64]>,
+    generation: u64,
+    env: &Arc<dyn Env>,
+) -> Arc<dyn AccessHandler> {
     let settings = Settings::new(size_of_val(&*words)).anyone(Rights::READ);
     Arc::new(Core::of_words(words, settings, generation, env))
 }
@@ -682,8 +686,13 @@ pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -
 /// Returns a random first generation, so that a process that exports the same name later gets other
 /// generations.
 fn first_generation(env: &dyn Env) -> u64 {
+    // The generation must not be zero, and must have room to grow.
+    (random_number(env) >> 1) + 1
+}
+
+/// Returns a number that nobody can guess.
+fn random_number(env: &dyn Env) -> u64 {
     let mut bytes = [0; 8];
     env.entropy(&mut bytes);
-    // The generation must not be zero, and must have room to grow.
-    (u64::from_le_bytes(bytes) >> 1) + 1
+    u64::from_le_bytes(bytes)
 }

@@ -430,10 +430,14 @@ impl ServerNode {
     fn execute_access(&mut self, g: &mut Ground, job: Job) {
         let call = g.oracle.calls[job.call];
         self.check_mark(g, &job);
-        let importer = None;
+        let (importer, principal) = (None, None);
+        // No two calls have the same number, so it does for a random one.
+        let number = 1 + job.call as u64;
         let head = match call.procedure {
-            OPEN if !call.exception => Head { word: self.streams.open(importer), ..Head::default() },
-            POSTED => match self.streams.posted(call.stream) {
+            OPEN if !call.exception => {
+                Head { word: self.streams.open(importer, principal, number), ..Head::default() }
+            }
+            POSTED => match self.streams.posted(principal, call.stream) {
                 Some((word, None)) => Head { word, status: KNOWN, ..Head::default() },
                 Some((word, Some(()))) => Head { word, status: REFUSED, ..Head::default() },
                 None => Head { status: FORGOTTEN, ..Head::default() },
@@ -453,7 +457,7 @@ impl ServerNode {
         let Some((post, _)) = Post::read(bytes) else { return };
         let refuses = g.rng.chance(g.plan.refuse / 10);
         let (at, oracle, whose) = (g.net.now(), &mut g.oracle, (self.index, export));
-        self.streams.post(post.stream, post.number, || {
+        self.streams.post(None, post.stream, post.number, || {
             oracle.post(at, whose, bytes, refuses);
             if refuses { Write::Refused(()) } else { Write::Done }
         });

@@ -1,21 +1,22 @@
 //! The state that the owner of a segment and the threads that serve it share: the memory, its generation, and
 //! the rights to it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::task::Waker;
 
-use super::Settings;
 use super::area::Area;
 use super::terms::{Digest, Terms};
+use super::{Settings, random_number};
 use crate::Result;
 use crate::access::{Refused, Rights, check_alignment, check_range};
 use crate::deposit::DepositMemory;
 use crate::notice::{Kind, Notices};
 use crate::posted::{Faults, Streams};
 use crate::runtime::Accessor;
-use farcall_core::Principal;
 use farcall_core::env::Env;
+use farcall_core::{Principal, lock};
 
 /// The most streams of posted writes that a segment remembers.
 const MAX_STREAMS: usize = 1024;
@@ -34,11 +35,22 @@ pub(crate) struct Core {
     digest: AtomicU64,
     /// The streams of posted writes (writes that importers send without waiting for an answer).
     pub(super) streams: Mutex<Streams<Refused>>,
+    /// Where the numbers of streams come from. Nobody can guess them.
+    entropy: Entropy,
     pub(crate) notices: Notices,
 }
 
+/// A source of unpredictable numbers.
+struct Entropy(Arc<dyn Env>);
+
+impl fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entropy")
+    }
+}
+
 impl Core {
-    pub(super) fn new(area: Area, settings: Settings, generation: u64, env: &dyn Env) -> Core {
+    pub(super) fn new(area: Area, settings: Settings, generation: u64, env: &Arc<dyn Env>) -> Core {
         let terms = Terms::new(&settings);
         Core {
             area,
@@ -46,7 +58,8 @@ impl Core {
             digest: AtomicU64::new(Digest::of(&terms).word()),
             terms: RwLock::new(terms),
             streams: Mutex::new(Streams::new(MAX_STREAMS, Faults::default())),
-            notices: Notices::new(env),
+            entropy: Entropy(env.clone()),
+            notices: Notices::new(&**env),
         }
     }
 
@@ -55,7 +68,7 @@ impl Core {
         words: Arc<[AtomicU64]>,
         settings: Settings,
         generation: u64,
-        env: &dyn Env,
+        env: &Arc<dyn Env>,
     ) -> Core {
         let len = size_of_val(&*words);
         Core::new(Area::given(words, len), settings, generation, env)
@@ -123,6 +136,12 @@ impl Core {
         !digest.hears_reads()
             && principal.is_some()
             && self.terms().rights_of(principal).contains(Rights::READ)
+    }
+
+    /// Opens a stream of posted writes for an importer, and returns its number.
+    pub(super) fn open_stream(&self, by: &Accessor) -> u64 {
+        let (importer, random) = (by.from.map(|from| from.ip()), random_number(&*self.entropy.0));
+        lock(&self.streams).open(importer, by.principal_name(), random)
     }
 
     /// Returns whether this generation is valid.

@@ -1,6 +1,7 @@
 //! Executes the accesses to a segment that arrive as calls.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::core::Core;
 use super::{Notify, Settings};
@@ -11,6 +12,7 @@ use crate::access::{
 use crate::posted::Write;
 use crate::runtime::{AccessHandler, Accessor};
 use crate::words;
+use farcall_core::env::Env;
 use farcall_core::stub::{self, Dispatched};
 use farcall_core::xdr::{self, Decoder, Encode, Encoder};
 use farcall_core::{Error, Principal, Result, lock, room};
@@ -32,7 +34,7 @@ impl AccessHandler for Core {
             number if number == WRITE.number => self.write(by, arguments, reply),
             number if number == WRITE_EACH.number => self.write_each(by, arguments, reply),
             number if number == OPEN.number => self.open(by, arguments, reply),
-            number if number == POSTED.number => self.posted(arguments, reply),
+            number if number == POSTED.number => self.posted(by, arguments, reply),
             number if number == COMPARE_AND_SWAP.number => self.swap(by, arguments, reply),
             _ => return Dispatched::NoSuchProcedure,
         };
@@ -248,28 +250,29 @@ impl Core {
 
     fn open(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let allowed = self.begin_change(arguments.u64()?, by, Rights::WRITE).map(drop);
-        let importer = by.from.map(|from| from.ip());
-        Ok(answer(reply, allowed.map(|()| lock(&self.streams).open(importer))))
+        Ok(answer(reply, allowed.map(|()| self.open_stream(by))))
     }
 
-    fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+    fn posted(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, stream) = (arguments.u64()?, arguments.u64()?);
         if !self.is(generation) {
             return Ok(answer::<Posted>(reply, Err(Refused::Stale.into())));
         }
-        let posted = match lock(&self.streams).posted(stream) {
+        let posted = match lock(&self.streams).posted(by.principal_name(), stream) {
             Some((next, refused)) => Posted { next: Some(next), refused: refused.cloned() },
             None => Posted { next: None, refused: None },
         };
         Ok(answer(reply, Ok(posted)))
     }
 
-    /// Executes a posted write if it is the next one of its stream.
+    /// Executes a posted write if it is the next one of a stream that its importer opened.
     fn execute_posted(&self, by: &mut Accessor, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
-        lock(&self.streams).post(stream, number, || {
+        let principal = by.principal.clone();
+        let owner = principal.as_ref().map(|principal| &principal.name);
+        lock(&self.streams).post(owner, stream, number, || {
             match self.write_ranges(by, generation, notify.then_some(offset), &[(offset, bytes)]) {
                 Ok(()) => Write::Done,
                 Err(Error::Declared(why)) => Write::Refused(why),
@@ -321,13 +324,15 @@ fn opaque_bytes(len: usize) -> usize {
 #[doc(hidden)]
 pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };
+    let env: Arc<dyn Env> = Arc::new(farcall_core::System);
     let settings = Settings::new(512).anyone(Rights::ALL).notify(Notify::Always);
-    let core = Core::of_words(words::zeros(512).into(), settings, 7, &farcall_core::System);
+    let core = Core::of_words(words::zeros(512).into(), settings, 7, &env);
     // Without notices of reads, short reads take no lock.
     if data.len().is_multiple_of(2) {
         core.change_terms(|terms| terms.notify = Notify::Asked);
     }
-    lock(&core.streams).open(None);
+    // The corpus posts to this stream.
+    lock(&core.streams).open(None, None, 1);
     let by = &mut Accessor { from: Some(SocketAddr::from(([127, 0, 0, 1], 1))), ..Accessor::default() };
     let numbers =
         [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
@@ -351,10 +356,12 @@ mod tests {
     use super::super::terms::Importers;
     use super::*;
     use crate::carrier::SharedMemory;
+    use farcall_core::stub::Procedure;
+    use farcall_core::xdr::Decode;
     use farcall_core::{Kind, Ran, System};
     use std::io;
+    use std::sync::Weak;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use std::sync::{Arc, Weak};
 
     /// Memory that looks at its segment while it is being accessed.
     #[derive(Debug)]
@@ -431,6 +438,10 @@ mod tests {
         fn withdraw(&self) {}
     }
 
+    fn env() -> Arc<dyn Env> {
+        Arc::new(System)
+    }
+
     /// Returns a segment of generation 7 that everybody may access, and whether its last access held the
     /// lock.
     fn observed(withdraws: bool) -> (Arc<Core>, Arc<AtomicBool>) {
@@ -440,7 +451,7 @@ mod tests {
             let withdraws = AtomicBool::new(withdraws);
             let memory = Observing { words, segment, withdraws, was_locked: was_locked.clone() };
             let settings = Settings::new(4096).anyone(Rights::ALL);
-            Core::new(Area::shared(Box::new(memory), 4096), settings, 7, &System)
+            Core::new(Area::shared(Box::new(memory), 4096), settings, 7, &env())
         });
         (core, was_locked)
     }
@@ -485,17 +496,103 @@ mod tests {
             assert!(was_locked.load(Ordering::Relaxed), "{}", procedure.name);
         }
         let (core, was_locked) = observed(false);
-        let stream = lock(&core.streams).open(None);
+        let stream = core.open_stream(&Accessor::default());
         let post = [numbers(&[stream, 0, 7, 0]), vec![0; 4], opaque(&[1; 8])].concat();
         core.post(&mut Accessor::default(), &post);
         assert!(was_locked.load(Ordering::Relaxed) && core.area.load(0) != 0);
     }
 
+    /// A segment of 64 bytes and generation 7, which everybody may read, and which "alice" and "bob" may
+    /// write.
+    fn with_writers() -> Core {
+        let settings = Settings::new(64).anyone(Rights::READ);
+        let core = Core::of_words(words::zeros(64).into(), settings, 7, &env());
+        for writer in ["alice", "bob"] {
+            core.change_terms(|terms| terms.grant(Importers::Principal(writer), Rights::WRITE)).unwrap();
+        }
+        core
+    }
+
+    fn by(name: &str, port: u16) -> Accessor {
+        let from = Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        Accessor { from, principal: Some(Arc::new(Principal::new(name, [7; 32]))), ..Accessor::default() }
+    }
+
+    fn access<T: for<'d> Decode<'d>>(
+        core: &Core,
+        by: &mut Accessor,
+        procedure: &Procedure,
+        arguments: &[u64],
+    ) -> T {
+        let (mut reply, arguments) = (Vec::new(), numbers(arguments));
+        let d = &mut Decoder::new(&arguments);
+        let ended = core.access(by, procedure.number, d, &mut Encoder::new(&mut reply));
+        assert!(matches!(ended, Dispatched::Result), "{}", procedure.name);
+        T::decode(&mut Decoder::new(&reply)).unwrap()
+    }
+
+    fn post(core: &Core, by: &mut Accessor, (stream, number): (u64, u64), offset: u64, bytes: &[u8]) {
+        let front = [numbers(&[stream, number, 7, offset]), vec![0; 4]].concat();
+        core.post(by, &[front, (bytes.len() as u32).to_be_bytes().to_vec(), bytes.to_vec()].concat());
+    }
+
+    fn found(core: &Core, offset: u64) -> u64 {
+        core.area.load(offset)
+    }
+
+    #[test]
+    fn who_may_only_read_learns_nothing_of_a_writers_stream_and_cannot_have_it_refused() {
+        let core = with_writers();
+        let (writer, reader) = (&mut by("alice", 1), &mut by("carol", 1));
+        let stream: u64 = access(&core, writer, &OPEN, &[7]);
+        for reader in [reader, &mut Accessor::default()] {
+            let posted: Posted = access(&core, reader, &POSTED, &[7, stream]);
+            assert_eq!(posted.next, None);
+            post(&core, reader, (stream, 0), 0, &[]);
+        }
+        // The principal goes on with its stream at another address.
+        let writer = &mut by("alice", 2);
+        post(&core, writer, (stream, 0), 0, &[1; 8]);
+        assert_eq!(found(&core, 0), 0x0101_0101_0101_0101);
+        let posted: Posted = access(&core, writer, &POSTED, &[7, stream]);
+        assert_eq!((posted.next, posted.refused), (Some(1), None));
+    }
+
+    #[test]
+    fn another_writer_cannot_post_in_the_place_of_the_one_who_opened_the_stream() {
+        let core = with_writers();
+        let (writer, other) = (&mut by("alice", 1), &mut by("bob", 1));
+        let stream: u64 = access(&core, writer, &OPEN, &[7]);
+        post(&core, other, (stream, 0), 0, &[]);
+        post(&core, writer, (stream, 0), 0, &[1; 8]);
+        post(&core, other, (stream, 1), 8, &[2; 8]);
+        assert_eq!((found(&core, 0), found(&core, 8)), (0x0101_0101_0101_0101, 0));
+        let posted: Posted = access(&core, writer, &POSTED, &[7, stream]);
+        assert_eq!((posted.next, posted.refused), (Some(1), None));
+    }
+
+    #[test]
+    fn nobody_guesses_the_stream_of_a_writer_without_a_key() {
+        let settings = Settings::new(64).anyone(Rights::ALL);
+        let core = Core::of_words(words::zeros(64).into(), settings, 7, &env());
+        let (writer, other) = (&mut Accessor::default(), &mut Accessor::default());
+        let own: u64 = access(&core, other, &OPEN, &[7]);
+        let stream: u64 = access(&core, writer, &OPEN, &[7]);
+        for guess in
+            (0..1_000).chain((1..1_000).flat_map(|near| [own.wrapping_add(near), own.wrapping_sub(near)]))
+        {
+            let posted: Posted = access(&core, other, &POSTED, &[7, guess]);
+            assert_eq!(posted.next, if guess == own { Some(0) } else { None });
+            post(&core, other, (guess, 0), 0, &[]);
+        }
+        post(&core, writer, (stream, 0), 0, &[1; 8]);
+        assert_eq!(found(&core, 0), 0x0101_0101_0101_0101);
+    }
+
     #[test]
     fn an_access_that_is_too_long_fails_and_was_not_executed() {
         let settings = Settings::new(2 * MAX_ACCESS_BYTES).anyone(Rights::ALL);
-        let core =
-            Core::of_words(words::zeros(2 * MAX_ACCESS_BYTES).into(), settings, 7, &farcall_core::System);
+        let core = Core::of_words(words::zeros(2 * MAX_ACCESS_BYTES).into(), settings, 7, &env());
         let write = |bytes: usize| {
             let front = [7_u64, 0].map(u64::to_be_bytes).concat();
             [front, vec![0; 4], (bytes as u32).to_be_bytes().to_vec(), vec![9; bytes]].concat()

@@ -76,7 +76,7 @@ impl Server {
     /// generation that no other export has.
     pub(crate) fn export_counters(&self, export: u64, generation: u64, shown: Shown, access: Option<Access>) {
         let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-        let memory = readable_words(words.clone(), generation, &*self.env);
+        let memory = readable_words(words.clone(), generation, &self.env);
         let executor = Executor::Here(Box::new(Direct::<dyn MemoryAccess>(Arc::new(()))));
         let exported =
             Exported::new(export, (&[], false), Some(<dyn MemoryAccess>::interface()), executor, &self.env);

@@ -60,7 +60,8 @@ impl Both {
         let mut server = Server::new(ServerConfig::default(), Time::default(), [7; 32]);
         let (type_name, instance) = ("Memory".to_owned(), "Load".to_owned());
         server.export(Export { id: EXPORT, type_name, instance, procedures: Vec::new() });
-        let memory = readable_words(words, GENERATION, &farcall::System);
+        let env: Arc<dyn farcall::env::Env> = Arc::new(farcall::System);
+        let memory = readable_words(words, GENERATION, &env);
         Ok(Both { server, memory, kernel, talks: 0 })
     }
 

@@ -80,11 +80,8 @@ fn setting(declines: bool) -> (Arc<Kept>, Arc<Deposits>, Arc<Core>) {
     let channel = Arc::new(Kept { declines, ..Kept::default() });
     let deposits = Deposits::new(Arc::new(System), (Binding::new(channel.clone()), false), 1);
     let words: Arc<[AtomicU64]> = crate::words::zeros(4096).into();
-    (
-        channel,
-        deposits,
-        Arc::new(Core::of_words(words, Settings::new(4096).notify(Notify::Always), 5, &System)),
-    )
+    let env: Arc<dyn Env> = Arc::new(System);
+    (channel, deposits, Arc::new(Core::of_words(words, Settings::new(4096).notify(Notify::Always), 5, &env)))
 }
 
 fn target(core: &Arc<Core>, offset: u64, len: usize) -> DepositTarget {
