@@ -317,7 +317,9 @@ impl Work {
         // Making a future runs the user's code. A panic in it must not end this thread, which may be the
         // receiver.
         let future = match guard::run(|| match self.procedure == BATCH.number {
-            true => self.exported.begin_each(arguments, self.call.fence, self.principal.clone()),
+            true => {
+                self.exported.begin_each(arguments, self.payer(), self.call.fence, self.principal.clone())
+            }
             false => spawn.begin(self.procedure, arguments),
         }) {
             Ok(future) => future,

@@ -10,6 +10,7 @@ use super::executor::{Dispatch, Executor, Spawn};
 use super::oneway_orders::Orders;
 use crate::builtin::Shown;
 use crate::env::{Env, Event, Time};
+use crate::host::Host;
 use crate::keys::{Access, What};
 use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
@@ -379,17 +380,22 @@ impl Exported {
             Ok(()) => server.dispatch(number, arguments, reply),
             Err(why) => Dispatched::Failed(why),
         };
+        // Calls through shared memory are of this user.
+        let caller = crate::context().caller().filter(|_| !crate::context::is_same_user());
+        let host = Host::of(caller, None);
         let begin = |place| {
-            let turn = self.orders.begin(place)?;
+            let turn = self.orders.begin(place, host)?;
             self.check_admits(fence).map(|()| turn)
         };
         execute_each(batch, begin, dispatch, |number, dispatched| self.count_oneway(number, &dispatched))
     }
 
-    /// Makes the future that executes a batch of one-way calls in the executor of the export.
+    /// Makes the future that executes a batch of one-way calls of a client at a host in the executor of the
+    /// export.
     pub(super) fn begin_each(
         self: &Arc<Self>,
         batch: Vec<u8>,
+        host: Host,
         fence: u64,
         principal: Option<Arc<Principal>>,
     ) -> AsyncDispatched {
@@ -408,7 +414,7 @@ impl Exported {
         execute_each_later(
             batch,
             move |place| async move {
-                let turn = orders.begin_later(place).await?;
+                let turn = orders.begin_later(place, host).await?;
                 owning.check_admits(fence).map(|()| turn)
             },
             start,
