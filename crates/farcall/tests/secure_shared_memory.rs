@@ -626,3 +626,22 @@ fn writes_of_one_principal_are_inhibited_and_those_of_others_are_not() {
     alice.store(8, 3).unwrap();
     assert_eq!(bob.load(8), Ok(3));
 }
+
+#[test]
+fn each_principal_posts_in_a_stream_of_its_own_by_whatever_carrier_it_comes() {
+    let served = Served::new(servers(), true, None);
+    let segment = segment(&served);
+    let elsewhere = |byte| runtime(&Keys::new(clients(byte, SERVER)), false, None);
+    let clients = [client(ALICE), elsewhere(ALICE), client(BOB), elsewhere(BOB)];
+    let imports = clients.map(|client| client.import_segment(&segment.url()).unwrap());
+    // More posts than an importer keeps, so that it also asks between them.
+    for number in 1..=200_u64 {
+        for (place, import) in (0..).zip(&imports) {
+            import.post(8 * place, &number.to_le_bytes()).unwrap();
+        }
+    }
+    for (place, import) in (0..).zip(&imports) {
+        import.flush().unwrap();
+        assert_eq!(segment.load(8 * place), Ok(200));
+    }
+}
