@@ -213,6 +213,72 @@ fn a_call_fails_whose_result_waits_for_items_that_never_arrive() {
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Yes))]);
 }
 
+/// The path lets nothing pass for about as long as a call waits for a silent server, and then everything. The
+/// server is heard again before that time is over, and what it says first is not about the items.
+#[test]
+fn a_call_whose_path_is_whole_again_does_not_fail() {
+    for cut in (8_500..9_900).step_by(50) {
+        let (mut pair, id, _) = Pair::executing(&[7; 8]);
+        assert_eq!(pair.client.open_exchange(id), Some(1));
+        assert_eq!(pair.client.send_in(id, 1, &[7; 5_000], Tail::More), Some(5_000));
+        let (begun, whole) = (pair.now, Duration::from_millis(cut));
+        while pair.now.since(begun) < whole + Duration::from_secs(5) {
+            let is_whole = pair.now.since(begun) >= whole;
+            pair.pass(Duration::from_millis(1));
+            pair.tick();
+            let sent = pair.sent();
+            pair.receive(if is_whole { &sent } else { &[] });
+            let answers = pair.answered();
+            pair.hear(if is_whole { &answers } else { &[] });
+        }
+        assert_eq!(pair.told, [], "cut for {cut} ms");
+    }
+}
+
+/// The client is silent for less time than a result is kept, while the end of a stream is under way.
+#[test]
+fn what_is_sent_to_a_silent_client_is_kept() {
+    let (mut pair, _, key) = Pair::executing(&[7; 8]);
+    assert_eq!(pair.server.open_exchange(key), Some(2));
+    assert_eq!(pair.server.send_in(key, 2, &[7; 5_000], Tail::End), Some(5_000));
+    pair.finish(key, Finish::Result, &[7; 8]);
+    for _ in 0..25 * 20 {
+        pair.pass(Duration::from_millis(50));
+        let now = pair.now;
+        pair.server.handle_timeout(now);
+        pair.answered();
+    }
+    assert!(pair.server.kept_for(pair.from.ip()).exchanges > 0);
+}
+
+/// The server has no memory for what a slow reader does not take.
+#[test]
+fn a_call_does_not_fail_because_its_server_is_short_of_memory() {
+    let server = ServerConfig { held_budget: 200_000, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), server);
+    let id = pair.start(1, &[7; 8]);
+    let sent = pair.sent();
+    pair.receive(&sent);
+    let (key, _) = pair.asked.pop().unwrap();
+    for _ in 0..30 {
+        let exchange = pair.client.open_exchange(id).unwrap();
+        pair.client.send_in(id, exchange, &[7; 8_000], Tail::More);
+        pair.settle();
+    }
+    pair.client.send_in(id, 1, &[7; 4_000], Tail::More);
+    for _ in 0..2 {
+        assert_eq!(run_narrow(&mut pair, |_| true), None, "{:?}", pair.told);
+    }
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        for exchange in (1..60).step_by(2) {
+            pair.server.take_from(key, exchange, &mut taken, usize::MAX);
+        }
+        assert_eq!(run_narrow(&mut pair, |_| true), None, "{:?}", pair.told);
+    }
+    assert_eq!(taken.len(), 30 * 8_000 + 4_000);
+}
+
 /// A path that loses nearly everything is no narrow one.
 #[test]
 fn a_call_whose_fragments_arrive_rarely_does_not_fail() {

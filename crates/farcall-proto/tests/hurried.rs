@@ -16,10 +16,14 @@ const WITHIN: Duration = Duration::from_secs(4);
 
 /// Starts a call that must begin in the first half of its time. `twice` says that it may run twice.
 fn hurried(pair: &mut Pair, twice: bool) -> (CallId, Time) {
-    let deadline = pair.now + WITHIN;
+    hurried_within(pair, WITHIN, twice)
+}
+
+fn hurried_within(pair: &mut Pair, within: Duration, twice: bool) -> (CallId, Time) {
+    let deadline = pair.now + within;
     let call = Call { export: EXPORT, procedure: 1, deadline: Some(deadline), trace: None, token: 1 };
     let id = pair.client.start(|| pair.now, &call, &mut b"call".to_vec()).unwrap();
-    pair.client.hurry(id, Margin::new(WITHIN / 2, twice));
+    pair.client.hurry(id, Margin::new(within / 2, twice));
     (id, deadline)
 }
 
@@ -84,6 +88,28 @@ fn a_call_that_the_server_executes_has_its_whole_time() {
             pair.hear(&result);
         }
         true
+    });
+    assert_eq!(pair.told, [(1, Told::Result(b"late".to_vec()))]);
+}
+
+/// The path fails for a moment in the second half of the time, when the server has worked for an hour.
+#[test]
+fn a_call_that_the_server_executes_is_not_given_up_for_a_few_lost_answers() {
+    let mut pair = Pair::acquainted();
+    let within = Duration::from_secs(7_200);
+    let (_, deadline) = hurried_within(&mut pair, within, true);
+    let call = pair.sent();
+    pair.receive(&call);
+    let mut fails_at = None;
+    until_ended(&mut pair, |pair| {
+        let left = deadline.since(pair.now);
+        if left < within / 4 && !pair.asked.is_empty() {
+            let (key, _) = pair.asked.pop().unwrap();
+            let result = pair.finish(key, Finish::Result, b"late");
+            pair.hear(&result);
+        }
+        left > within / 2 - Duration::from_secs(60)
+            || pair.now.since(*fails_at.get_or_insert(pair.now)) > Duration::from_millis(500)
     });
     assert_eq!(pair.told, [(1, Told::Result(b"late".to_vec()))]);
 }

@@ -195,8 +195,13 @@ impl Conversation {
     #[cold]
     pub(super) fn on_credit(&mut self, now: Time, position: Position, credit: &Credit<'_>) {
         let Some(activity) = self.talking(now, position, false) else { return };
+        let in_vain = self.sends_in_vain(activity);
         let news =
             self.inside(now, activity, |exchanges, way| exchanges.on_credit(now, position, credit, way));
+        if in_vain {
+            // What this end sends arrives after all.
+            self.heard_inside(now, activity, false);
+        }
         self.note_news(activity, position, news.map(Ok));
         self.wake_next();
     }

@@ -30,6 +30,10 @@ pub(super) const MAX_STALLS: u32 = 2 * BLACK_HOLE;
 /// A server that says nothing of a call after this many reminders is silent.
 const UNHEARD_REMINDERS: u32 = 2;
 
+/// A server that has said that it executes a call is gone if it says nothing more after this many reminders,
+/// which take two seconds or more.
+const GONE_REMINDERS: u32 = 8;
+
 /// The least time between two looks at all calls.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
@@ -158,8 +162,8 @@ impl Conversation {
 
     /// Returns whether a call that was sent fails before its deadline, because the server says nothing of it,
     /// or no more, and the caller wants to try another server in the rest of the time. A server that has begun
-    /// the call must leave reminders unanswered for about a quarter of the time, because all that it has done
-    /// would be lost. Looks again when the call may be too late.
+    /// the call must leave more reminders unanswered, for about a quarter of the time at most, because all that
+    /// it has done would be lost. Looks again when the call may be too late.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
         let Slot { call, timing, stage, .. } = self.slots.at(activity);
         let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())
@@ -169,11 +173,11 @@ impl Conversation {
         if by > now {
             self.timers.check = self.timers.check.min(by);
         }
-        // The time between reminders doubles, so that the reminders so far have taken about as long as the next
-        // one is away.
-        let rest = call.deadline.map_or(0, |deadline| deadline.nanos_since(by));
-        let is_silent =
-            *stage != Stage::Running || timing.interval >= (rest / 2).min(self.timers.most_interval);
+        let is_silent = *stage != Stage::Running || timing.unanswered >= GONE_REMINDERS || {
+            // The time between reminders doubles, so those so far have taken about as long as the next one is
+            // away.
+            call.deadline.is_some_and(|deadline| timing.interval >= deadline.nanos_since(by) / 2)
+        };
         by <= now && timing.unanswered >= UNHEARD_REMINDERS && is_silent
     }
 

@@ -178,9 +178,11 @@ impl Inflow {
             self.limit = self.limit.max(self.through() + u64::from(INITIAL_WINDOW));
         }
         if !whole && !brought {
-            // A CREDIT would make the sender repeat the dropped bytes at once. It is to repeat them when its
-            // timer is due.
+            // A CREDIT of this datagram would make the sender repeat the dropped bytes at once. It is to repeat
+            // them when its timer is due. One of an earlier datagram shows it, if it asks, that its datagrams
+            // arrive, although there is no room.
             (self.largest, self.unacknowledged, self.asked) = before;
+            self.asked |= data.ask;
         }
         brought || data.end && self.is_complete()
     }

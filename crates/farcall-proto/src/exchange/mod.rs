@@ -116,9 +116,9 @@ pub(crate) struct Exchanges {
     pub touched: bool,
     /// Whether a DATA contradicted what was known of its direction.
     pub contradicted: bool,
-    /// The exchanges that are over here, but in which the other end still sends. Each is with the position up
-    /// to which the other end has sent.
-    answers: Vec<(u32, u64)>,
+    /// The exchanges in which the other end sends although they are not open here. Each is with the position
+    /// up to which the other end has sent, if it is over, and with nothing if there was no room to open it.
+    answers: Vec<(u32, Option<u64>)>,
     /// The index in `open` of the exchange that sends next.
     turn: usize,
     /// Whether several tries in a row have brought nothing to the other end. Datagrams may be too large for
@@ -273,7 +273,10 @@ impl Exchanges {
         });
         self.contradicted |= news.is_some_and(|(_, contradicted)| contradicted);
         if news.is_none() && (self.was_opened(position.exchange) || self.concluded) {
-            self.answer(position.exchange, data);
+            self.answer(position.exchange, Some(data.offset + data.bytes.len() as u64));
+        } else if news.is_none() && data.ask {
+            // There is no room for the exchange. The sender is to know that its datagrams arrive.
+            self.answer(position.exchange, None);
         }
         Ok(news.is_some_and(|(news, _)| news).then_some(News::Came))
     }
@@ -325,7 +328,11 @@ impl Exchanges {
                 return Wrote::Part;
             }
             self.answers.pop();
-            writer.credit_all(Position { exchange, ..call }, through);
+            let position = Position { exchange, ..call };
+            match through {
+                Some(through) => writer.credit_all(position, through),
+                None => writer.credit_first(position),
+            }
         }
         let mut wrote = Wrote::All;
         for _ in 0..self.open.len() {
@@ -353,6 +360,12 @@ impl Exchanges {
         // Mostly no try was in vain, and no direction needs to be looked at.
         let tries = self.open.iter().filter(|_| self.in_vain).map(|exchange| exchange.outflow.vain());
         tries.max().unwrap_or(0)
+    }
+
+    /// Does not count the tries so far that have brought nothing, because the other end was silent.
+    pub fn forgive(&mut self) {
+        self.open.iter_mut().for_each(|exchange| exchange.outflow.forgive());
+        self.in_vain = false;
     }
 
     /// Counts bytes as lost that were not acknowledged in time, and has each STOP repeated that was not
@@ -541,10 +554,9 @@ impl Exchanges {
         self.open.insert(place, Exchange { number, mutant, inflow, outflow, ..Exchange::default() });
     }
 
-    /// Queues an answer to a DATA in an exchange that is over here. The answer says that nothing more is
-    /// needed.
-    fn answer(&mut self, exchange: u32, data: &Data<'_>) {
-        let through = data.offset + data.bytes.len() as u64;
+    /// Queues an answer to a DATA in an exchange that is not open here: that nothing more is needed behind
+    /// `through`, or that nothing has come.
+    fn answer(&mut self, exchange: u32, through: Option<u64>) {
         if self.answers.len() < MAX_ANSWERS && self.answers.iter().all(|(other, _)| *other != exchange) {
             self.answers.push((exchange, through));
         }

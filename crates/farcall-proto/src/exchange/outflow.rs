@@ -191,7 +191,8 @@ impl Outflow {
         if self.mutant.breaks(Rule::CreditTakenBack) {
             self.sending.take_back(select.extent.limit);
         }
-        self.vain = if heard.arrived > 0 { 0 } else { self.vain };
+        // The receiver answers DATA that ask, also if it has no room for them. So datagrams arrive.
+        self.vain = 0;
         let through = select.extent.through;
         if through <= self.sending.total() && through.is_multiple_of(4) {
             self.kept.release(through.min(added));
@@ -234,12 +235,16 @@ impl Outflow {
         // What was sent less than a round trip ago cannot be acknowledged yet.
         let round_trip = Duration::from_nanos(way.patience / 3);
         self.interval = (2 * self.interval).min(MAX_INTERVAL_NANOS);
-        if !self.mutant.breaks(Rule::DataUnrepeated)
-            && way.path.timed_out(now, &mut self.sending, round_trip, way.datagram)
-        {
-            self.vain = self.vain.saturating_add(1);
-        }
-        self.asks = self.needs_credit() && !self.mutant.breaks(Rule::CreditUnasked);
+        let repeats = !self.mutant.breaks(Rule::DataUnrepeated)
+            && way.path.timed_out(now, &mut self.sending, round_trip, way.datagram);
+        self.vain = self.vain.saturating_add(repeats.into());
+        // What is sent again asks for credit, too. A short datagram that asks might arrive where it does not.
+        self.asks = self.needs_credit() && !repeats && !self.mutant.breaks(Rule::CreditUnasked);
+    }
+
+    /// Does not count the tries so far that have brought nothing.
+    pub fn forgive(&mut self) {
+        self.vain = 0;
     }
 
     /// Returns whether nothing arrives, perhaps because datagrams are too large (RFC 8899 section 4.3, black

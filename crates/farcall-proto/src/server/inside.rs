@@ -122,6 +122,13 @@ impl Inside {
         self.active().map_or(0, |active| active.exchanges.vain())
     }
 
+    /// Does not count the tries so far, because the client was silent.
+    pub fn forgive(&mut self) {
+        if let Inside::Active(active) = self {
+            active.exchanges.forgive();
+        }
+    }
+
     /// Whether an exchange is not over.
     pub fn is_open(&self, number: u32) -> bool {
         match self {

@@ -152,11 +152,14 @@ impl Server {
         crowded: bool,
         soonest: &mut Option<Time>,
     ) -> bool {
-        let Some((place, more)) = self.table.of_host(conversation, host) else { return false };
-        let Some(work) = more.activities.work(activity) else { return false };
+        let Some((place, _)) = self.table.of_host(conversation, host) else { return false };
+        let speaks = self.speaks(now, place);
+        let Some(more) = self.table.at_mut(place).more.as_deref_mut() else { return false };
+        let silence = more.silence();
+        let Some(work) = more.activities.work_mut(activity) else { return false };
+        let in_vain = work.sends_in_vain(speaks, silence, self.config.mutant);
         let old = now.since(work.since) >= self.config.hold;
         let waits_in_vain = now.since(work.since.max(more.spoke)) >= SILENT_AFTER || now > more.due;
-        let in_vain = work.sends_in_vain(more.silence(), self.config.mutant);
         let over = old || in_vain || crowded && work.is_accessed() && waits_in_vain;
         let sequence = work.position.sequence;
         match work.phase {

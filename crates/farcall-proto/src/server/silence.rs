@@ -76,7 +76,7 @@ impl Server {
     pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
         let mutant = self.config.mutant;
         let awake = self.sweep.awake;
-        let heard = self.heard(now, place).max(awake);
+        let (heard, speaks) = (self.heard(now, place).max(awake), self.speaks(now, place));
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
         let limit = more.silence();
@@ -89,8 +89,7 @@ impl Server {
         }
         let since = if mutant.breaks(Rule::KeepAliveIgnored) { work.since } else { heard.max(work.since) };
         let due = since + limit;
-        let speaks = now.since(heard) < UNSPOKEN;
-        if now < due && !(speaks && work.sends_in_vain(limit, mutant)) {
+        if now < due && !work.sends_in_vain(speaks, limit, mutant) {
             if now.since(work.since.max(work.spoken).max(awake)) >= UNSPOKEN {
                 work.spoken = now;
                 let position = work.position;
@@ -123,6 +122,11 @@ impl Server {
         let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard()) / 4);
         let least = silent.saturating_sub(1).saturating_mul(nanos(UNIT));
         Time::from_nanos(now.as_nanos().saturating_sub(least))
+    }
+
+    /// Returns whether the conversation's client was heard lately.
+    pub(super) fn speaks(&self, now: Time, place: usize) -> bool {
+        now.since(self.heard(now, place).max(self.sweep.awake)) < UNSPOKEN
     }
 
     /// Answers a client that asks for a call which is executing. A call that was given up because its client

@@ -81,9 +81,14 @@ impl Work {
         self.inside.as_ref().map_or(0, |inside| inside.directions())
     }
 
-    /// Returns whether nothing of the call's exchanges arrives at its client, which may be silent for
-    /// `silence`: a path that lets only short datagrams pass does not keep the call alive for ever.
-    pub fn sends_in_vain(&self, silence: Duration, mutant: Mutant) -> bool {
+    /// Returns whether nothing of the call's exchanges arrives at its client, which `speaks` and may be silent
+    /// for `silence`: a path that lets only short datagrams pass does not keep the call alive for ever. What
+    /// is sent to a client that is silent does not count.
+    pub fn sends_in_vain(&mut self, speaks: bool, silence: Duration, mutant: Mutant) -> bool {
+        if !speaks {
+            self.inside.iter_mut().for_each(|inside| inside.forgive());
+            return false;
+        }
         // After the first tries there is one for each second.
         let most = MOST_IN_VAIN.saturating_add(silence.as_secs().min(u8::MAX.into()) as u8);
         let in_vain = self.inside.as_ref().is_some_and(|inside| inside.vain() >= most);
