@@ -59,6 +59,11 @@ impl Issuer {
         keyed_hash(&self.id_key, &[purpose]).as_bytes()
     }
 
+    /// Derives a secret number of this incarnation for another purpose.
+    pub fn secret_for(&self, purpose: &[u8]) -> u64 {
+        keyed_hash(&self.id_key, &[purpose]).h1
+    }
+
     /// Returns a new identifier for a conversation with this client. The identifier cannot be guessed and is
     /// unique. There is one exception: an incarnation that is restored from a snapshot can give out again an
     /// identifier that it gave out after the snapshot, but only to the same client.

@@ -393,7 +393,7 @@ impl Server {
         let users = config.same_user.clone().map(users::Users::new);
         Server {
             config,
-            table: Table::default(),
+            table: Table::new(issuer.secret_for(b"table")),
             exports: Exports::default(),
             answers: ShortAnswers {
                 queue: VecDeque::new(),

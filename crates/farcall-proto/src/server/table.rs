@@ -1,9 +1,13 @@
 //! The table of conversations: one open-addressed array, with 64 bytes for each idle conversation.
 //!
-//! The server chooses identifiers at random, so an identifier serves as its own hash. Only conversations with
-//! a verified ticket are inserted, so nobody can make many identifiers collide. The table uses linear
-//! probing, deletes by shifting entries back (Knuth, volume 3, section 6.4, algorithm R), and doubles when it
-//! is seven eighths full.
+//! The server chooses identifiers at random and inserts only conversations with a verified ticket. But a
+//! client sees the identifier before it shows the ticket, so it chooses which of its conversations are
+//! inserted. It must not be able to choose those that collide. So the hash is multiplicative, with a secret
+//! multiplier (Dietzfelbinger and others, "A reliable randomized algorithm for the closest-pair problem",
+//! 1997).
+//!
+//! The table uses linear probing, deletes by shifting entries back (Knuth, volume 3, section 6.4,
+//! algorithm R), and doubles when it is seven eighths full.
 //!
 //! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
 //! each, the client makes one call after the other.
@@ -187,9 +191,13 @@ fn halves(v6: &SocketAddrV6) -> [u64; 2] {
 }
 
 /// All conversations of a server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
     places: Vec<Entry>,
+    /// The secret odd multiplier of the hash.
+    multiplier: u64,
+    /// The hash is the product shifted right by this many bits: as many bits remain as number the places.
+    shift: u32,
     used: usize,
     hand: usize,
 }
@@ -202,6 +210,17 @@ const MAX_LOOKS: usize = 64;
 const CHOICES: usize = 8;
 
 impl Table {
+    /// Makes an empty table. `secret` decides which identifiers collide.
+    pub fn new(secret: u64) -> Table {
+        Table { places: Vec::new(), multiplier: secret | 1, shift: u64::BITS - 1, used: 0, hand: 0 }
+    }
+
+    /// Returns an identifier's home: the place at which the search for it begins.
+    #[inline(always)]
+    fn home(&self, id: u64) -> usize {
+        (id.wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+
     pub fn len(&self) -> usize {
         self.used
     }
@@ -212,7 +231,7 @@ impl Table {
             return None;
         }
         let mask = self.places.len() - 1;
-        let mut at = id as usize & mask;
+        let mut at = self.home(id);
         loop {
             match self.places[at].id {
                 0 => return None,
@@ -274,7 +293,7 @@ impl Table {
 
     fn place(&mut self, entry: Entry) -> usize {
         let mask = self.places.len() - 1;
-        let mut at = entry.id as usize & mask;
+        let mut at = self.home(entry.id);
         while self.places[at].id != 0 {
             at = (at + 1) & mask;
         }
@@ -287,6 +306,7 @@ impl Table {
         let mut places = Vec::new();
         places.resize_with(size, Entry::default);
         let old = std::mem::replace(&mut self.places, places);
+        self.shift = u64::BITS - size.ilog2();
         for entry in old {
             if entry.id != 0 {
                 self.place(entry);
@@ -307,9 +327,8 @@ impl Table {
             if id == 0 {
                 return removed;
             }
-            let home = id as usize & mask;
-            // The entry may move into the hole unless its home (the place that its hash names) lies between
-            // the hole and its present place.
+            let home = self.home(id);
+            // The entry may move into the hole unless its home lies between the hole and its present place.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.places.swap(hole, at);
                 hole = at;
@@ -364,6 +383,41 @@ mod tests {
         Entry::new(id, 1, id, "127.0.0.1:9".parse().unwrap())
     }
 
+    fn table() -> Table {
+        Table::new(0x5be8_6de1_a10d_c0f3)
+    }
+
+    /// Returns the number of places at which a search for an identifier looks.
+    fn steps(table: &Table, id: u64) -> usize {
+        let places = table.places.iter().cycle().skip(table.home(id));
+        1 + places.take_while(|entry| entry.id != 0 && entry.id != id).count()
+    }
+
+    /// Returns the length of the longest of 512 searches for unknown identifiers. The table has 65,536
+    /// conversations, which a client has chosen: in all identifiers, the bit `fixed` is zero.
+    fn longest_search(mut table: Table, fixed: u32) -> usize {
+        let mut x = 1u64;
+        let mut next = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x
+        };
+        (0..65_536).for_each(|_| _ = table.insert(entry(next() & !(1 << fixed))));
+        (0..512).map(|_| steps(&table, next())).max().unwrap()
+    }
+
+    #[test]
+    fn a_client_that_chooses_among_identifiers_does_not_make_them_collide() {
+        // Bits that would number the 131,072 places without a secret.
+        for fixed in [0, 8, 16, 47, 55, 63] {
+            let longest = longest_search(table(), fixed);
+            assert!(longest <= 256, "bit {fixed}: {longest}");
+        }
+        let longest = longest_search(Table::new(1), 63);
+        assert!(longest > 10_000, "{longest} without a secret");
+    }
+
     #[test]
     fn an_idle_conversation_is_one_cache_line() {
         assert_eq!(size_of::<Entry>(), 64);
@@ -371,7 +425,7 @@ mod tests {
 
     #[test]
     fn it_holds_what_a_map_holds() {
-        let mut table = Table::default();
+        let mut table = table();
         let mut model = std::collections::BTreeSet::new();
         let mut x = 1u64;
         for _ in 0..20_000 {
@@ -399,7 +453,7 @@ mod tests {
 
     #[test]
     fn the_table_doubles_when_seven_eighths_are_used_and_no_earlier() {
-        let mut table = Table::default();
+        let mut table = table();
         for id in 1..=1000 {
             table.insert(entry(id << 7));
             let (used, places) = (table.len(), table.places.len());
@@ -411,7 +465,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_stays_is_no_victim() {
-        let mut table = Table::default();
+        let mut table = table();
         for id in 1..=2 {
             table.insert(entry(id));
         }
@@ -465,7 +519,7 @@ mod tests {
 
     #[test]
     fn the_victim_is_idle() {
-        let mut table = Table::default();
+        let mut table = table();
         for id in 1..=10 {
             let place = table.insert(entry(id));
             table.at_mut(place).hear(4 * (100 - id as u32), Scheme::Open);
@@ -476,7 +530,7 @@ mod tests {
 
     #[test]
     fn the_victim_is_idle_and_has_an_older_ticket_and_is_one_of_eight_candidates() {
-        let mut table = Table::default();
+        let mut table = table();
         assert_eq!(table.victim(0, u64::MAX, |_| Count::default(), |_| false), None);
         for id in 1..=40 {
             let place = table.insert(entry(id));
@@ -505,7 +559,7 @@ mod tests {
 
     #[test]
     fn the_victim_is_of_the_network_and_then_of_the_host_that_has_most() {
-        let mut table = Table::default();
+        let mut table = table();
         for id in 1..=8 {
             let place = table.insert(entry(id));
             table.at_mut(place).hear(4 * id as u32, Scheme::Open);
