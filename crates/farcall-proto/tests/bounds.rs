@@ -299,6 +299,42 @@ fn results_that_nobody_acknowledges_make_way_at_the_host_that_has_most() {
 }
 
 #[test]
+fn calls_keep_no_long_buffers_for_short_results() {
+    const BUDGET: usize = 1 << 20;
+    let mut pair = beside(ServerConfig { held_budget: BUDGET, ..ServerConfig::default() });
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[frame_about(CALL, 0, 0, 9, &[0, EXPORT as u32, 1])]);
+    let mut reply = Vec::new();
+    let mut end_all = |pair: &mut Pair, len: usize| {
+        for (key, _) in std::mem::take(&mut pair.asked) {
+            reply.resize(len, 7);
+            pair.server.finish(pair.now, key, Finish::Result, &mut reply, &mut []);
+        }
+        pair.answered();
+    };
+    end_all(&mut pair, 4);
+    // The client says that it takes long datagrams.
+    comes(&mut pair, peer, &[frame(ACK, 0, &[0, 1, 20_000])]);
+    for round in 0..16 {
+        for (sequence, len) in [(10, 16_000), (11, 4)] {
+            let call = |n| frame_about(CALL, 0, n, sequence, &[0, EXPORT as u32, 1]);
+            for activity in 64 * round..64 * (round + 1) {
+                comes(&mut pair, peer, &[call(activity)]);
+                end_all(&mut pair, len);
+            }
+        }
+        // Refused calls keep no long buffers either, although such buffers are there for reuse.
+        let refused = |n| frame_about(CALL, 0, n, 9, &[0, 1 + EXPORT as u32, 1]);
+        comes(&mut pair, peer, &(0..64).map(|n| refused(2000 + 64 * round + n)).collect::<Vec<_>>());
+        pair.answered();
+    }
+    let (bytes, calls) = (pair.server.result_buffers(), kept(&pair, HARM).calls);
+    assert!(calls >= 2048, "{calls}");
+    assert!(bytes <= BUDGET + 400 * calls, "{bytes} bytes for {calls} calls");
+    assert!(honest_call_returns(&mut pair, &[5; 3000]));
+}
+
+#[test]
 fn long_results_make_way_at_the_host_that_is_sent_most() {
     let mut pair = beside(ServerConfig { sending_budget: 1 << 20, ..ServerConfig::default() });
     let peers: Vec<Peer> = (1..40).map(|port| join(&mut pair, HARM, port)).collect();

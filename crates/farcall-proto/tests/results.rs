@@ -34,25 +34,24 @@ fn a_result_that_fits_a_datagram_is_returned_and_a_longer_one_is_not() {
 #[test]
 fn the_buffer_of_a_short_result_stays_with_its_activity_and_a_long_one_is_shared() {
     let mut pair = Pair::acquainted();
-    let mut call = |token, mut payload: Vec<u8>| {
+    let mut call = |token, len, room| {
         pair.start(token, b"args");
         let call = pair.sent();
         pair.receive(&call);
         let (key, _) = pair.asked.pop().unwrap();
-        let other = pair.server.buffer(pair.now, 50_000).capacity();
+        let other = pair.server.buffer(pair.now, 0).capacity();
+        let mut payload = Vec::with_capacity(room);
+        payload.resize(len, 7);
         let mut out = vec![0; 1200];
         let sent = pair.server.finish(pair.now, key, Finish::Result, &mut payload, &mut out);
         let sent = sent.expect("the result is short");
         pair.hear(&[out[..sent.len].to_vec()]);
         (payload.capacity(), other)
     };
-    let with_room = |room| {
-        let mut payload = Vec::with_capacity(room);
-        payload.extend(b"done");
-        payload
-    };
-    call(1, with_room(500));
-    assert_eq!(call(2, with_room(100_000)), (500, 0), "the server returns the buffer of the former result");
-    assert_eq!(call(3, with_room(600)), (0, 100_000), "the server keeps the long buffer for other calls");
-    assert_eq!(call(4, with_room(700)), (600, 0));
+    call(1, 4, 200);
+    assert_eq!(call(2, 4, 210), (200, 0), "the server returns the buffer of the former result");
+    assert_eq!(call(3, 4, 600), (600, 0), "the server keeps a copy in the former buffer");
+    assert_eq!(call(4, 400, 700), (210, 0), "the buffer is no longer than twice the result");
+    assert_eq!(call(5, 4, 220), (0, 700), "the server keeps the long buffer for other calls");
+    assert_eq!(call(6, 4, 230), (220, 0));
 }

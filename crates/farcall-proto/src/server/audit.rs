@@ -60,6 +60,13 @@ impl Server {
         }
     }
 
+    /// Returns the bytes of the buffers that calls keep for their results.
+    #[doc(hidden)]
+    pub fn result_buffers(&self) -> usize {
+        let all = self.table.entries().filter_map(|entry| entry.more.as_ref());
+        all.flat_map(|more| more.activities.works()).map(|work| work.payload.capacity()).sum()
+    }
+
     /// Returns whether the server has an entry for a host.
     #[doc(hidden)]
     pub fn knows_host(&self, host: IpAddr) -> bool {

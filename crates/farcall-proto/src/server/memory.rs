@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Server;
 use super::hosts::{Amounts, HostName, Kept, counted_result};
 use super::more::More;
 use super::table::{Table, UNIT};
 use super::work::{ACCESS, GIVEN_UP, Last, Phase, Work};
+use super::{Server, Spare};
 use crate::config::{PATIENCE, interval, silence_of};
 use crate::transfer;
 use crate::wire::CallHead;
@@ -75,7 +75,11 @@ const LOOKS_FOR_AN_ACK: u64 = 256;
 pub(super) const LIST_SLACK: usize = 64;
 
 const SPARE_BUFFERS: usize = 1024;
-pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
+const SPARE_BYTES: usize = crate::spares::SHORTEST;
+
+/// The longest buffer that a call keeps beyond twice the bytes of its result, in bytes. Such a buffer is not
+/// counted.
+pub(super) const MAX_IDLE_BUFFER_BYTES: usize = 256;
 
 /// Returns the budget for each kind of thing that is kept, over all hosts.
 pub(super) fn budgets(config: &ServerConfig) -> Amounts {
@@ -572,14 +576,8 @@ impl Server {
 
     /// Takes back the buffer of arguments or of a result, for reuse.
     #[inline(always)]
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > SPARE_BYTES {
-            return self.spare.long.give(buffer);
-        }
-        if self.spare.buffers.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
-            buffer.clear();
-            self.spare.buffers.push(buffer);
-        }
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.spare.recycle(buffer);
     }
 
     /// Converts a time to units of an eighth of a second, shifted left by two bits; the two low bits have
@@ -587,6 +585,20 @@ impl Server {
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
         ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32
+    }
+}
+
+impl Spare {
+    /// Takes back a buffer for reuse.
+    #[inline(always)]
+    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > SPARE_BYTES {
+            return self.long.give(buffer);
+        }
+        if self.buffers.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use super::hosts::{Kept, counted_result};
-use super::memory::{LIST_SLACK, MAX_WORKS, SPARE_BYTES};
+use super::memory::{LIST_SLACK, MAX_IDLE_BUFFER_BYTES, MAX_WORKS};
 use super::send::{Answer, Reply};
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
@@ -388,9 +388,9 @@ impl Server {
         work.begin(now, head, mutant);
         let held = work.payload.len();
         work.payload.clear();
-        // The buffer stays for the next result, unless it is large.
-        if work.payload.capacity() > SPARE_BYTES {
-            self.spare.long.give(std::mem::take(&mut work.payload));
+        // The buffer stays for the next result if it is so small that it need not be counted.
+        if work.payload.capacity() > MAX_IDLE_BUFFER_BYTES {
+            self.spare.recycle(std::mem::take(&mut work.payload));
         }
         more.running += 1;
         more.recount(&mut self.hosts, Kept::Results, counted_result(held), 0);
@@ -778,14 +778,14 @@ impl Server {
         let status = wire::write_failure(&failure, &mut payload);
         let len = payload.len();
         let work = self.work(now, place, position.activity);
-        let ran = std::mem::replace(&mut work.phase, Phase::Done(status)) == Phase::Running;
+        let ran = work.phase == Phase::Running;
         work.position = position;
-        work.payload = payload;
-        work.since = now;
+        work.hold(now, status, &mut payload);
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.running -= u32::from(ran);
             more.recount(&mut self.hosts, Kept::Results, 0, counted_result(len));
         }
+        self.recycle(payload);
         self.enforce_held(now, (self.table.at(place).id, position.activity));
         self.send_held(now, place, position.activity);
     }

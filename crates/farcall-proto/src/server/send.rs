@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hosts::{HostName, Kept, counted_result};
+use super::memory::MAX_IDLE_BUFFER_BYTES;
 use super::more::More;
 #[cfg(feature = "secure")]
 use super::proofs::Question;
@@ -666,14 +667,25 @@ pub(super) fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 }
 
 impl Work {
-    /// Ends the call with a status, and holds its result. Swaps `payload` for the empty buffer of the former
-    /// result.
+    /// Ends the call with a status, and holds its result. Leaves an empty buffer in `payload`: the former
+    /// result's, or its own if that is much longer than the result.
     #[inline]
-    fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>) {
+    pub(super) fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>) {
         debug_assert!(self.payload.is_empty());
         self.phase = Phase::Done(status);
-        std::mem::swap(&mut self.payload, payload);
         self.since = now;
+        if payload.capacity() > MAX_IDLE_BUFFER_BYTES && payload.capacity() / 2 > payload.len() {
+            return self.hold_copy(payload);
+        }
+        std::mem::swap(&mut self.payload, payload);
+    }
+
+    /// Holds a copy of a result, because only the bytes of a result are counted, and not its buffer's.
+    #[cold]
+    fn hold_copy(&mut self, payload: &mut Vec<u8>) {
+        self.payload.reserve_exact(payload.len());
+        self.payload.extend_from_slice(payload);
+        payload.clear();
     }
 
     /// Writes the whole result, if the call has one without exchanges and the result fits.
