@@ -13,7 +13,6 @@ use super::asymmetric::Responded;
 use super::counts::Count;
 #[cfg(feature = "secure")]
 use super::handshake::{Agreed, Next};
-use super::hosts::Kept;
 use super::send::{Answer, Reply, frames};
 use super::table::Entry;
 #[cfg(not(feature = "secure"))]
@@ -298,7 +297,10 @@ impl Server {
             return self.refuse_ticket(from, header, ticket.client, StaleReason::Address);
         };
         if let Some(place) = self.table.find(conversation) {
-            self.move_to(place, from);
+            if !self.may_move(now, place, from) {
+                return self.reject();
+            }
+            self.move_to(now, place, from);
             // A client that has moved was heard just now, so its calls are not given up.
             let now = self.coarse(now);
             self.table.at_mut(place).hear(now, header.scheme);
@@ -351,33 +353,6 @@ impl Server {
         entry.hear(self.coarse(now), scheme);
         self.admission.conversing.add(entry.host(), 1);
         self.table.insert(entry)
-    }
-
-    /// Moves a conversation to another address. What is kept for it counts for the new host from now on.
-    fn move_to(&mut self, place: usize, to: SocketAddr) {
-        let entry = self.table.at_mut(place);
-        let from = entry.host();
-        entry.move_to(&to);
-        let host = entry.host();
-        if host == from {
-            return;
-        }
-        self.admission.conversing.remove(from);
-        self.admission.conversing.add(host, 1);
-        if let Some(more) = &mut entry.more {
-            let arriving = more.activities.works().filter(|work| work.incoming.is_some());
-            let arriving: Vec<u32> = arriving.map(|work| work.position.activity).collect();
-            arriving.iter().for_each(|activity| self.hosts.end_receiving(more.host, (entry.id, *activity)));
-            self.hosts.leave(more.host, &more.kept);
-            more.host = self.hosts.enter(host);
-            Kept::ALL.into_iter().for_each(|kind| self.hosts.recount(more.host, kind, 0, more.kept(kind)));
-            let works = more.activities.works();
-            works.for_each(|work| self.hosts.list(more.host, (entry.id, work.position.activity)));
-            arriving.iter().for_each(|activity| self.hosts.begin_receiving(more.host, (entry.id, *activity)));
-            if !more.activities.is_empty() {
-                self.hosts.at_mut(more.host).wide.push_back(entry.id);
-            }
-        }
     }
 
     /// Sends a hint that a ticket is not good.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::Server;
 use super::hosts::Kept;
-use super::memory::{ASSEMBLY, LIST_SLACK};
+use super::memory::ASSEMBLY;
 use super::receive::Visit;
 use super::work::Phase;
 use crate::scheme::Scheme;
@@ -83,7 +83,7 @@ impl Server {
         let (host, trusted) = (more.host, more.trusted);
         self.spare.receiving += 1;
         self.hosts.begin_receiving(host, (entry.id, activity));
-        self.forget_received(host);
+        self.tidy_receiving(host);
         if total > trusted || self.spare.lent >= MAX_LENT_BYTES {
             return Vec::new();
         }
@@ -99,23 +99,6 @@ impl Server {
         }
         self.spare.lent += buffer.capacity();
         buffer
-    }
-
-    /// Cleans up a host's list of calls whose arguments are arriving when about half of its entries are out
-    /// of date.
-    fn forget_received(&mut self, host: u32) {
-        let Server { hosts, table, .. } = self;
-        let host_has = |call: &(u64, u32)| {
-            let work = table.of_host(call.0, host).and_then(|(_, more)| more.activities.work(call.1));
-            work.is_some_and(|work| work.phase == Phase::Receiving)
-        };
-        let host = hosts.at_mut(host);
-        if host.receiving.len() > 2 * host.arriving + LIST_SLACK
-            && let Some(newest) = host.receiving.pop_back()
-        {
-            host.receiving.retain(host_has);
-            host.receiving.push_back(newest);
-        }
     }
 
     /// Gives a call whose arguments have all arrived to the user.

@@ -9,7 +9,7 @@
 //! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
 //! each, the client makes one call after the other. An exchange is a signal or a stream within a call.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::{Mutant, Rule};
@@ -443,6 +443,15 @@ impl Hosts {
         }
     }
 
+    /// Keeps, in a host's list of calls, the oldest entry of each call for which `is_kept` returns true.
+    #[cold]
+    pub fn retain_calls(&mut self, place: u32, is_kept: impl Fn((u64, u32)) -> bool) {
+        let calls = &mut self.all[place as usize].calls;
+        let (before, mut seen) = (calls.len(), HashSet::new());
+        calls.retain(|call| is_kept(*call) && seen.insert(*call));
+        self.listed -= before - calls.len();
+    }
+
     /// Takes the oldest call out of a host's list.
     pub fn oldest(&mut self, place: u32) -> Option<(u64, u32)> {
         let oldest = self.all[place as usize].calls.pop_front()?;
@@ -502,8 +511,6 @@ fn take_place<T: Default>(all: &mut Vec<T>, free: &mut Vec<u32>) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     fn name(text: &str) -> HostName {

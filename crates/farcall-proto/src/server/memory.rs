@@ -71,9 +71,6 @@ const MAX_LOOKS_FOR_A_LONG_RESULT: usize = 64 * MAX_LOOKS;
 /// The maximum number of activities that are looked at for one ACK.
 const LOOKS_FOR_AN_ACK: u64 = 256;
 
-/// A host's list is cleaned up when it has this many more entries than it needs.
-pub(super) const LIST_SLACK: usize = 64;
-
 const SPARE_BUFFERS: usize = 1024;
 const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
@@ -561,6 +558,7 @@ impl Server {
             self.sending.loose.extend(work.insert.map(|insert| insert.bytes));
         }
         self.hosts.leave(host, &kept);
+        self.tidy(host);
     }
 
     /// Returns an empty buffer for a result of about `len` bytes. Reuses an earlier one if there is one.

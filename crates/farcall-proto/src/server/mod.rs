@@ -49,6 +49,7 @@ mod inside;
 mod meeting;
 mod memory;
 mod more;
+mod moves;
 #[cfg(feature = "secure")]
 mod proofs;
 mod reading;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use super::hosts::{Kept, counted_result};
-use super::memory::{LIST_SLACK, MAX_IDLE_BUFFER_BYTES, MAX_WORKS};
+use super::memory::{MAX_IDLE_BUFFER_BYTES, MAX_WORKS};
 use super::send::{Answer, Reply};
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
@@ -722,13 +722,9 @@ impl Server {
         // (The cost can also fall: activities that were kept in the map move to the row when it grows.)
         more.recount(hosts, Kept::Activities, before, more.activities.cost());
         if before == 0 {
-            let place = more.host;
-            let host = hosts.at_mut(place);
-            host.wide.push_back(id);
-            // The list still has conversations that were forgotten or have moved to another host.
-            if host.wide.len() > 2 * host.conversations + LIST_SLACK {
-                host.wide.retain(|id| table.of_host(*id, place).is_some());
-            }
+            let host = more.host;
+            hosts.at_mut(host).wide.push_back(id);
+            self.tidy_wide(host);
         }
     }
 
@@ -765,7 +761,9 @@ impl Server {
             *home = Some(Box::default());
         }
         more.recount(hosts, Kept::Calls, 0, 1);
-        hosts.list(more.host, call);
+        let host = more.host;
+        hosts.list(host, call);
+        self.tidy_calls(host);
         self.shed_kept(Kept::Calls, MAX_WORKS, call);
     }
 
