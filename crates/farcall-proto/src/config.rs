@@ -170,6 +170,8 @@ pub struct ServerConfig {
     /// The maximum number of activities of one conversation. A call with a higher activity number is refused,
     /// `Ran::No`.
     pub max_activities: u32,
+    /// The maximum number of calls, over all conversations, for which the server keeps anything.
+    pub max_kept_calls: usize,
     /// The largest arguments that are accepted, in bytes.
     pub max_arguments: u32,
     /// The maximum of the bytes of arguments that are arriving in fragments, for all conversations together.
@@ -227,6 +229,7 @@ impl Default for ServerConfig {
         ServerConfig {
             max_conversations: 1 << 20,
             max_activities: 16_384,
+            max_kept_calls: 1 << 18,
             max_arguments: LONGEST,
             reassembly_budget: 3 << 29,
             held_budget: 64 << 20,

@@ -23,12 +23,9 @@ use crate::{ACCESSES, Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time, addr
 /// What arguments that arrive in fragments cost besides their bytes, as counted in their budget, in bytes.
 pub(super) const ASSEMBLY: usize = 256;
 
-/// The maximum number of calls, over all clients, for which the server keeps anything.
-pub(super) const MAX_WORKS: usize = 1 << 18;
-
 /// The server remembers at least this many activities beyond the first ones, over all conversations, even if
 /// it is configured for few conversations.
-const LEAST_SLOTS: usize = 1 << 16;
+pub(super) const LEAST_SLOTS: usize = 1 << 16;
 
 /// A sweep goes through kept calls, frees old ones and looks for silent clients. A sweep that is due only
 /// because a client may have been silent for too long comes at least this long after the last one.
@@ -37,10 +34,10 @@ const MIN_SWEEP_GAP: Duration = Duration::from_millis(5);
 /// The maximum number of kept calls that one sweep looks at.
 const MAX_SWEPT: usize = 4096;
 /// The maximum number of kept calls that are looked at to make room for a new result.
-const MAX_LOOKS: usize = 1024;
+pub(super) const MAX_LOOKS: usize = 1024;
 
 /// If a client has acknowledged nothing for this long, the transfer of results to it counts as stopped.
-const STOPPED_AFTER: Duration = Duration::from_secs(1);
+pub(super) const STOPPED_AFTER: Duration = Duration::from_secs(1);
 
 /// While other accesses wait for room, the result of an access is dropped if its client has been silent for
 /// this long. (A client that waits asks every second.)
@@ -54,7 +51,7 @@ const MIN_FETCH_RATE: u64 = 256 << 10;
 
 /// A conversation's least share of a budget is one in this many. What the server keeps for a conversation
 /// within its least share is dropped last.
-const LEAST_SHARE: usize = 4096;
+pub(super) const LEAST_SHARE: usize = 4096;
 
 /// A host's least share of the budget for results of accesses that are being sent is one in this many, or one
 /// result if that is longer.
@@ -86,7 +83,7 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
     budgets[Kept::Sending as usize] = config.sending_budget;
     budgets[Kept::Accessed as usize] = config.held_budget;
     budgets[Kept::Exchanges as usize] = config.held_budget;
-    budgets[Kept::Calls as usize] = MAX_WORKS;
+    budgets[Kept::Calls as usize] = config.max_kept_calls;
     budgets[Kept::Activities as usize] = (4 * config.max_conversations).max(LEAST_SLOTS);
     budgets
 }
@@ -221,7 +218,7 @@ impl Server {
     }
 
     /// Frees everything that is kept of an activity's last call except its number.
-    fn forget_work(&mut self, place: usize, activity: u32) {
+    pub(super) fn forget_work(&mut self, place: usize, activity: u32) {
         self.release(place, activity);
         self.drop_work(place, activity);
     }
@@ -328,37 +325,11 @@ impl Server {
 
     /// Returns the host that has to give something of this kind up: of the network for which the most is kept,
     /// the host for which the most is kept.
-    fn heaviest(&mut self, kind: Kept, spared: Option<u32>) -> Option<u32> {
+    pub(super) fn heaviest(&mut self, kind: Kept, spared: Option<u32>) -> Option<u32> {
         if self.config.mutant.breaks(Rule::NoShareOfHosts) {
             self.hosts.first(kind)
         } else {
             self.hosts.heaviest(kind, spared)
-        }
-    }
-
-    /// Keeps the number of activities of all conversations within bounds, by forgetting an idle conversation
-    /// with many activities, of the host that pays.
-    #[inline]
-    pub(super) fn enforce_slots(&mut self, now: Time) {
-        if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
-            self.forget_widest(now);
-        }
-    }
-
-    #[cold]
-    fn forget_widest(&mut self, now: Time) {
-        if self.hosts.total(Kept::Activities) <= 4 * self.config.max_conversations {
-            return;
-        }
-        let Some(host) = self.heaviest(Kept::Activities, None) else { return };
-        let Server { hosts, table, .. } = self;
-        let widest = candidates(&mut hosts.at_mut(host).wide, |conversation| {
-            let (place, more) = table.of_host(conversation, host)?;
-            let idle = more.running == 0;
-            Some(((idle, more.kept(Kept::Activities)), idle.then_some(place)))
-        });
-        if let Some(place) = widest.flatten() {
-            self.forget(now, place);
         }
     }
 
@@ -375,55 +346,8 @@ impl Server {
 
     #[cold]
     fn shed(&mut self, now: Time, latest: (u64, u32)) {
-        self.shed_kept(Kept::Results, self.config.held_budget, latest);
+        self.shed_kept(now, Kept::Results, self.config.held_budget, latest);
         self.shed_sending(now, latest);
-    }
-
-    /// Drops results of calls that have ended, of the host that pays, until the budget is kept. Spares
-    /// conversations within their least share if others of the host hold more. To keep the bound of calls,
-    /// also refuses calls whose arguments are arriving.
-    pub(super) fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
-        if self.hosts.total(kind) <= budget {
-            return;
-        }
-        let looks = (2 * self.hosts.listed).min(MAX_LOOKS);
-        let lone = self.lone_host(kind, latest);
-        // The host that was looked at last, and how many of its calls were not looked at yet.
-        let mut turn = (u32::MAX, 0);
-        for look in 0..looks {
-            if self.hosts.total(kind) <= budget {
-                return;
-            }
-            let Some(host) = self.heaviest(kind, lone) else { return };
-            turn = if turn.0 == host { turn } else { (host, self.hosts.at(host).calls.len()) };
-            let Some((conversation, activity)) = self.hosts.oldest(host) else { return };
-            let may_spare = look < looks / 2 && turn.1 > 0;
-            turn.1 = turn.1.saturating_sub(1);
-            let Some((place, more)) = self.table.of_host(conversation, host) else { continue };
-            let spared = may_spare && more.kept(kind) <= budget / LEAST_SHARE;
-            let Some(work) = more.activities.work(activity) else { continue };
-            let (phase, sequence) = (work.phase, work.position.sequence);
-            let goes = match phase {
-                Phase::Running => false,
-                Phase::Done(_) => work.outgoing.is_none(),
-                Phase::Receiving | Phase::Over => kind == Kept::Calls,
-            };
-            if !goes || spared || (conversation, activity) == latest {
-                self.hosts.list(host, (conversation, activity));
-                continue;
-            }
-            if phase == Phase::Receiving {
-                self.set_last(place, activity, Last::new(sequence, true));
-            }
-            self.forget_work(place, activity);
-        }
-    }
-
-    /// Returns the host of a call if nothing else of this kind is kept for the host.
-    fn lone_host(&self, kind: Kept, (conversation, activity): (u64, u32)) -> Option<u32> {
-        let more = self.table.at(self.table.find(conversation)?).more.as_ref()?;
-        let own = if kind == Kept::Calls { 1 } else { more.activities.work(activity)?.payload.len() };
-        (self.hosts.kept(more.host, kind) == own).then_some(more.host)
     }
 
     /// Keeps results that are being sent in fragments within two budgets. Beyond `held_budget`, drops those
@@ -603,7 +527,7 @@ impl Spare {
 /// Returns what `rank` gives for the entry of the greatest rank in a host's `list`. Looks only at some of the
 /// first entries and moves them to the end, so that the next search looks at others. Entries for which `rank`
 /// returns `None` are out of date and leave the list.
-fn candidates<C: Copy, R: PartialOrd, T>(
+pub(super) fn candidates<C: Copy, R: PartialOrd, T>(
     list: &mut VecDeque<C>,
     mut rank: impl FnMut(C) -> Option<(R, T)>,
 ) -> Option<T> {
@@ -721,9 +645,9 @@ mod tests {
                 server.release(place, 0);
             }
         }
-        server.shed_kept(Kept::Results, 136, (10, 0));
+        server.shed_kept(NOW, Kept::Results, 136, (10, 0));
         assert_eq!([Kept::Results, Kept::Calls].map(|kind| server.hosts.total(kind)), [136, 7]);
-        server.shed_kept(Kept::Calls, 2, (10, 0));
+        server.shed_kept(NOW, Kept::Calls, 2, (10, 0));
         assert_eq!(server.hosts.total(Kept::Calls), 2);
         server.audit();
     }

@@ -58,6 +58,7 @@ mod receive;
 mod secrets;
 mod send;
 mod share;
+mod shed;
 mod silence;
 mod table;
 #[cfg(feature = "secure")]
@@ -252,6 +253,7 @@ pub struct Server {
     timer: Option<Time>,
     all_inside: AllInside,
     spare: Spare,
+    shedding: shed::Shedding,
     draining: drain::Draining,
     uncalled: uncalled::Uncalled,
     /// The number of calls given to the user and not finished.
@@ -420,6 +422,7 @@ impl Server {
             timer: None,
             all_inside: AllInside::default(),
             spare: Spare::default(),
+            shedding: shed::Shedding::default(),
             draining: drain::Draining::default(),
             unfinished: 0,
             seals: Seals::default(),

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use super::hosts::{Kept, counted_result};
-use super::memory::{MAX_IDLE_BUFFER_BYTES, MAX_WORKS};
+use super::memory::MAX_IDLE_BUFFER_BYTES;
 use super::send::{Answer, Reply};
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
@@ -764,7 +764,7 @@ impl Server {
         let host = more.host;
         hosts.list(host, call);
         self.tidy_calls(host);
-        self.shed_kept(Kept::Calls, MAX_WORKS, call);
+        self.shed_kept(now, Kept::Calls, self.config.max_kept_calls, call);
     }
 
     /// Refuses a call for good. Its number is used up, and the refusal is held like a result.
