@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::server::{Finish, KeptForHost};
+use farcall_proto::server::{CallKey, Finish, KeptForHost};
 use farcall_proto::{ClientConfig, ServerConfig};
 
 fn beside(server: ServerConfig) -> Pair {
@@ -41,4 +41,69 @@ fn calls_with_long_results_that_nobody_fetches_make_way_when_too_many_calls_are_
     pair.hear(&first);
     pair.carry(1, Duration::from_secs(60), |_, _, _| true);
     assert_eq!(pair.told, [(1, Told::Result(vec![3; 20_000]))]);
+}
+
+/// Fills the server with activities of eight conversations, none of which can be forgotten, because each has
+/// a call that is being executed. Returns the conversations and these calls.
+fn fill(pair: &mut Pair) -> Vec<(Peer, CallKey)> {
+    let call = |activity, export| frame_about(CALL, 0, activity, 9, &[0, export, 1]);
+    let peers: Vec<_> = (1..=8).map(|port| join(pair, HARM, port)).collect();
+    let running = peers.iter().map(|peer| {
+        comes(pair, *peer, &[call(0, EXPORT as u32)]);
+        (*peer, pair.asked.pop().unwrap().0)
+    });
+    let running = running.collect();
+    for peer in peers {
+        for from in (0..16_000).step_by(1000) {
+            let refused: Vec<_> = (from..from + 1000).map(|n| call(1 + n, 1 + EXPORT as u32)).collect();
+            comes(pair, peer, &refused);
+            pair.answered();
+        }
+    }
+    running
+}
+
+fn crowded() -> Pair {
+    beside(ServerConfig { max_conversations: 16, ..ServerConfig::default() })
+}
+
+#[test]
+fn activities_are_bounded_while_no_conversation_can_be_forgotten() {
+    let mut pair = crowded();
+    fill(&mut pair);
+    let kept = kept(&pair);
+    assert!(kept.activities <= 16 * (65_536 + 1000), "{kept:?}");
+    // Another network still has room.
+    (1..=500).for_each(|token| _ = pair.start(token, b"many"));
+    pair.settle();
+    assert_eq!(pair.told.len(), 500);
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))));
+    assert!(pair.server.kept_for([10, 0, 0, 1].into()).activities >= 16 * 499);
+}
+
+#[test]
+fn a_call_that_is_refused_for_want_of_activities_stays_refused() {
+    let mut pair = crowded();
+    let running = fill(&mut pair);
+    let peer = running[7].0;
+    let call = |sequence| frame_about(CALL, 0, 16_001, sequence, &[0, EXPORT as u32, 1]);
+    comes(&mut pair, peer, &[call(50)]);
+    let refusal = pair.answered();
+    assert_eq!((pair.asked.len(), frames_of(&refusal[0])), (0, vec![RESULT]));
+    // A call that was cancelled before it came stays cancelled too.
+    comes(&mut pair, peer, &[frame_about(CANCEL, 0, 16_002, 51, &[])]);
+    pair.answered();
+    for (peer, key) in &running[..7] {
+        pair.finish(*key, Finish::Result, b"");
+        comes(&mut pair, *peer, &[frame_about(PROBE, 0, 0, 9, &[])]);
+        pair.answered();
+    }
+    let kept = kept(&pair);
+    assert!(kept.activities <= 16 * 65_536, "{kept:?} although conversations are idle");
+    let cancelled = frame_about(CALL, 0, 16_002, 51, &[0, EXPORT as u32, 1]);
+    comes(&mut pair, peer, &[call(50), cancelled]);
+    assert_eq!((pair.asked.len(), frames_of(&pair.answered()[0])), (0, vec![RESULT; 2]));
+    comes(&mut pair, peer, &[call(52)]);
+    assert_eq!(pair.asked.len(), 1, "a newer call is executed");
+    pair.server.audit();
 }

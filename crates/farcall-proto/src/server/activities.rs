@@ -24,7 +24,7 @@ pub(super) struct Slot {
 const ROW_AHEAD: usize = 4;
 
 /// The memory that an activity in the map takes, as a multiple of a slot of the row.
-const MAP_COST: usize = 4;
+pub(super) const MAP_COST: usize = 4;
 
 /// The activities of a conversation. The conversation's entry has the last call of the first activity.
 #[derive(Debug, Default)]

@@ -108,7 +108,8 @@ impl Server {
         for entry in self.table.entries() {
             let Some(more) = &entry.more else { continue };
             assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
-            assert!(more.works > 0 || more.activities.used > 0, "something is kept of an idle conversation");
+            let is_idle = more.works == 0 && more.activities.used == 0 && more.refused_through == 0;
+            assert!(!is_idle, "something is kept of an idle conversation");
             let mut kept = Amounts::default();
             let (mut running, mut in_flight) = (0, 0);
             for work in more.activities.works() {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use super::table::{Entry, Table};
 use super::{Export, Server, Transmit};
 use crate::wire::{CallHead, Drain, StaleReason, Target, Writer};
-use crate::{BASE_DATAGRAM, Rule, Time};
+use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
 /// The most conversations that one round tells.
 const MAX_TOLD: usize = 1 << 16;
@@ -161,6 +161,18 @@ impl Server {
         if self.draining.all || self.draining.drains(head.export) {
             self.draining.refused = self.draining.refused.max(now);
         }
+    }
+
+    /// Returns why calls of an export are refused that is not there.
+    #[cold]
+    pub fn why_not_exported(&self, export: u64) -> Kind {
+        if self.draining.is_drained(export) { Kind::Draining } else { Kind::NotExported }
+    }
+
+    /// Returns why a question for a name is refused to which no export answers.
+    #[cold]
+    pub(super) fn why_not_named(&self, name: &[u8]) -> Kind {
+        if self.draining.has_drained_name(name) { Kind::Draining } else { Kind::NotExported }
     }
 
     /// Writes the next DRAIN, if anybody is still to be told.

@@ -53,15 +53,15 @@ const MIN_FETCH_RATE: u64 = 256 << 10;
 /// within its least share is dropped last.
 pub(super) const LEAST_SHARE: usize = 4096;
 
-/// A host's least share of the budget for results of accesses that are being sent is one in this many, or one
-/// result if that is longer.
-const LEAST_SHARE_OF_ACCESSES: usize = 64;
+/// A host's least share of a budget that is given out in the order of arrival is one in this many, or one
+/// thing if that is larger.
+const LEAST_SHARE_OF_HOST: usize = 64;
 /// A network's least share of that budget, within which its hosts have theirs when most of it is used up, is
-/// one in this many, or one result.
+/// one in this many, or one thing.
 const LEAST_SHARE_OF_NETWORK: usize = 16;
 
 /// The maximum number of one host's calls or conversations that are compared to choose the one to drop.
-const CANDIDATES: usize = 64;
+pub(super) const CANDIDATES: usize = 64;
 /// The maximum number of conversations and kept calls that are looked at to make way for one long result.
 const MAX_LOOKS_FOR_A_LONG_RESULT: usize = 64 * MAX_LOOKS;
 
@@ -75,6 +75,11 @@ const SPARE_BYTES: usize = crate::spares::SHORTEST;
 /// counted.
 pub(super) const MAX_IDLE_BUFFER_BYTES: usize = 256;
 
+/// Returns the maximum of the memory of activities beyond the first, in slots of 16 bytes.
+pub(super) fn max_slots(config: &ServerConfig) -> usize {
+    (4 * config.max_conversations).max(LEAST_SLOTS)
+}
+
 /// Returns the budget for each kind of thing that is kept, over all hosts.
 pub(super) fn budgets(config: &ServerConfig) -> Amounts {
     let mut budgets = Amounts::default();
@@ -84,7 +89,7 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
     budgets[Kept::Accessed as usize] = config.held_budget;
     budgets[Kept::Exchanges as usize] = config.held_budget;
     budgets[Kept::Calls as usize] = config.max_kept_calls;
-    budgets[Kept::Activities as usize] = (4 * config.max_conversations).max(LEAST_SLOTS);
+    budgets[Kept::Activities as usize] = max_slots(config);
     budgets
 }
 
@@ -231,7 +236,7 @@ impl Server {
         }
         more.works -= 1;
         more.recount(&mut self.hosts, Kept::Calls, 1, 0);
-        if more.works == 0 && more.activities.is_empty() {
+        if more.works == 0 && more.activities.is_empty() && more.refused_through == 0 {
             self.hosts.leave(more.host, &more.kept);
             entry.more = None;
         }
@@ -450,19 +455,12 @@ impl Server {
 
     /// Returns whether an access from `from` with a result of `len` bytes may be executed now. If not, the
     /// access has to wait until less of other accesses' results is being sent. The budget is given out in the
-    /// order of arrival. As many bytes again are reserved for hosts that are within their least share, the
-    /// last half of these for hosts of networks that are within theirs. While an access waits,
+    /// order of arrival, and least shares of hosts are reserved. While an access waits,
     /// [`Server::handle_timeout`] drops results whose clients have fallen silent.
     pub fn has_room(&mut self, now: Time, from: &SocketAddr, len: usize) -> bool {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Accessed));
-        let (of_host, of_network) = self.hosts.kept_at(HostName::at(from), Kept::Accessed);
-        let is_within = |kept, share| kept == 0 || kept + len <= budget / share;
-        let most = match is_within(of_host, LEAST_SHARE_OF_ACCESSES) {
-            true if is_within(of_network, LEAST_SHARE_OF_NETWORK) => 2 * budget,
-            true => budget + budget / 2,
-            false => budget,
-        };
-        let has = total == 0 || total + len <= most;
+        let kept = self.hosts.kept_at(HostName::at(from), Kept::Accessed);
+        let has = total == 0 || total + len <= budget_for(budget, len, kept);
         if !has {
             self.sending.crowded = true;
             self.set_sweep(self.sweep.due.map(|at| at.min(now + CROWDED_INTERVAL)));
@@ -507,6 +505,19 @@ impl Server {
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
         ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32
+    }
+}
+
+/// Returns how much of a budget may be used up when a host wants `len` of it. As much again is reserved for
+/// hosts that are within their least share, the last half of it for hosts of networks that are within theirs.
+/// `kept` is what the host and its network have already.
+pub(super) fn budget_for(budget: usize, len: usize, kept: (usize, usize)) -> usize {
+    let (of_host, of_network) = kept;
+    let is_within = |kept, share| kept == 0 || kept + len <= budget / share;
+    match is_within(of_host, LEAST_SHARE_OF_HOST) {
+        true if is_within(of_network, LEAST_SHARE_OF_NETWORK) => 2 * budget,
+        true => budget + budget / 2,
+        false => budget,
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) struct More {
     /// What is kept for this conversation.
     pub kept: Amounts,
     pub activities: Activities,
+    /// An activity that has had no call refuses calls with numbers up to this one. So a call that was refused
+    /// because there were too many activities stays refused, although nothing is kept of its activity.
+    pub refused_through: u64,
     /// The number of activities that have work.
     pub works: u32,
     /// The number of calls that the user has and has not finished. While there are any, the conversation must

@@ -78,6 +78,9 @@ impl Server {
             return None;
         }
         let (this, last) = (Last::new(position.sequence, false), entry.last(position.activity));
+        if last == Last::default() && self.lacks_activity(place, position) {
+            return None;
+        }
         let again = this.sequence() == last.sequence();
         let rule = if again { Rule::RefusedReadingRuns } else { Rule::ReadingGoesBack };
         let old = this < last && !self.config.mutant.breaks(rule);

@@ -306,6 +306,10 @@ impl Server {
             return self.reply_failure(place, position, failure);
         }
         let last = self.table.at(place).last(position.activity);
+        if last == Last::default() && self.refuses_activity(place, position) {
+            let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many activities of all");
+            return self.reply_failure(place, position, failure);
+        }
         if position.sequence > last.sequence() {
             return self.on_new_call(visit, place, head, part);
         }
@@ -443,18 +447,6 @@ impl Server {
         Failure::new(Kind::TooLarge, Ran::No).with_detail(detail)
     }
 
-    /// Returns why calls of an export are refused that is not there.
-    #[cold]
-    pub fn why_not_exported(&self, export: u64) -> Kind {
-        if self.draining.is_drained(export) { Kind::Draining } else { Kind::NotExported }
-    }
-
-    /// Returns why a question for a name is refused to which no export answers.
-    #[cold]
-    pub(super) fn why_not_named(&self, name: &[u8]) -> Kind {
-        if self.draining.has_drained_name(name) { Kind::Draining } else { Kind::NotExported }
-    }
-
     #[inline(always)]
     pub(super) fn is_exported(&self, export: u64) -> bool {
         self.exports.contains(export) || self.config.mutant.breaks(Rule::ExportUnchecked)
@@ -588,6 +580,9 @@ impl Server {
         let cancelled = Failure::new(Kind::Cancelled, Ran::No);
         if position.sequence > last.sequence() {
             if self.config.mutant.breaks(Rule::CancelOvertaking) {
+                return self.reply_failure(place, position, cancelled);
+            }
+            if last == Last::default() && self.refuses_activity(place, position) {
                 return self.reply_failure(place, position, cancelled);
             }
             self.supersede(visit, place, position.activity);

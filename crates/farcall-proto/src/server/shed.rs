@@ -1,14 +1,18 @@
 //! Drops what the server keeps of calls that have ended, when a bound is exceeded: results that fit a
-//! datagram each, and whole calls (docs/protocol.md, "Bounds").
+//! datagram each, and whole calls. Bounds the number of activities too (docs/protocol.md, "Bounds").
 //!
 //! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
 //! each, the client makes one call after the other.
 
 use super::Server;
+use super::activities::MAP_COST;
 use super::hosts::Kept;
-use super::memory::{LEAST_SHARE, LEAST_SLOTS, MAX_LOOKS, STOPPED_AFTER, candidates};
+use super::memory::{
+    CANDIDATES, LEAST_SHARE, LEAST_SLOTS, MAX_LOOKS, STOPPED_AFTER, budget_for, candidates, max_slots,
+};
 use super::work::{Last, Phase};
 use crate::Time;
+use crate::wire::Position;
 
 /// The minimum of the number of calls that a search for one to drop looks at.
 const MIN_LOOKS: usize = 16;
@@ -22,11 +26,16 @@ pub(super) struct Shedding {
     /// search that was not easy, and doubled after each that was. So calls that cannot be dropped do not cost
     /// many looks for each new call.
     looks: usize,
+    /// How many conversations of the heaviest host were looked at in vain, since one was last forgotten, to
+    /// find an idle one with many activities.
+    busy: usize,
+    /// Whether there is no such conversation, so that further activities are refused.
+    nothing_idle: bool,
 }
 
 impl Default for Shedding {
     fn default() -> Shedding {
-        Shedding { looks: MAX_LOOKS }
+        Shedding { looks: MAX_LOOKS, busy: 0, nothing_idle: false }
     }
 }
 
@@ -101,7 +110,8 @@ impl Server {
     }
 
     /// Keeps the number of activities of all conversations within bounds, by forgetting an idle conversation
-    /// with many activities, of the host that pays.
+    /// with many activities, of the host that pays. While there is none, further activities are
+    /// [refused](Server::refuses_activity).
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
@@ -111,18 +121,56 @@ impl Server {
 
     #[cold]
     fn forget_widest(&mut self, now: Time) {
-        if self.hosts.total(Kept::Activities) <= 4 * self.config.max_conversations {
+        if self.hosts.total(Kept::Activities) <= max_slots(&self.config) {
             return;
         }
         let Some(host) = self.heaviest(Kept::Activities, None) else { return };
         let Server { hosts, table, .. } = self;
+        let listed = hosts.at(host).wide.len();
         let widest = candidates(&mut hosts.at_mut(host).wide, |conversation| {
             let (place, more) = table.of_host(conversation, host)?;
             let idle = more.running == 0;
             Some(((idle, more.kept(Kept::Activities)), idle.then_some(place)))
         });
         if let Some(place) = widest.flatten() {
+            self.shedding.busy = 0;
+            self.shedding.nothing_idle = false;
             self.forget(now, place);
+            return;
+        }
+        self.shedding.busy += CANDIDATES;
+        self.shedding.nothing_idle = self.shedding.busy >= listed;
+    }
+
+    /// Returns whether a call of an activity that has had no call is refused because all clients have too
+    /// many activities. Then every older call of such an activity of the conversation is refused too.
+    pub(super) fn refuses_activity(&mut self, place: usize, position: Position) -> bool {
+        if !self.lacks_activity(place, position) {
+            return false;
+        }
+        let more = self.table.at_mut(place).more_or_new(&mut self.hosts);
+        more.refused_through = more.refused_through.max(position.sequence);
+        true
+    }
+
+    /// Returns what [`Server::refuses_activity`] does, but notes nothing.
+    pub(super) fn lacks_activity(&self, place: usize, Position { activity, sequence, .. }: Position) -> bool {
+        if activity == 0 {
+            return false;
+        }
+        let entry = self.table.at(place);
+        if let Some(more) = &entry.more {
+            if sequence <= more.refused_through {
+                return true;
+            }
+            if more.activities.get(activity).is_some() {
+                return false;
+            }
+        }
+        // Each datagram tries to forget an idle conversation again while there are too many activities.
+        self.shedding.nothing_idle && {
+            let kept = self.hosts.kept_at(entry.host(), Kept::Activities);
+            self.hosts.total(Kept::Activities) > budget_for(max_slots(&self.config), MAP_COST, kept)
         }
     }
 }
