@@ -20,7 +20,7 @@ use bytes::Bytes;
 use crate::insert::Insert;
 use crate::path::Path;
 use crate::transfer::INITIAL_WINDOW;
-use crate::wire::{Credit, Data, Malformed, Position, Writer};
+use crate::wire::{Credit, Data, Extent, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Mutant, Rule, Time};
 pub use farcall_base::Tail;
 pub(crate) use idle::Idle;
@@ -331,7 +331,10 @@ impl Exchanges {
             let position = Position { exchange, ..call };
             match through {
                 Some(through) => writer.credit_all(position, through),
-                None => writer.credit_first(position),
+                None => {
+                    let extent = Extent { through: 0, limit: INITIAL_WINDOW.into(), largest: 0 };
+                    writer.credit(position, (false, false), extent, std::iter::empty());
+                }
             }
         }
         let mut wrote = Wrote::All;

@@ -5,7 +5,6 @@
 use super::kinds::{CREDIT, SELECT};
 use super::position::POSITION;
 use super::{Malformed, Position, Reader, Writer};
-use crate::transfer::INITIAL_WINDOW;
 
 /// The maximum number of ranges in a SELECT or a CREDIT.
 pub(crate) const MAX_RANGES: usize = 32;
@@ -147,13 +146,6 @@ impl Writer<'_> {
     pub fn credit_all(&mut self, position: Position, through: u64) {
         let extent = Extent { through, limit: through, largest: 0 };
         self.credit(position, (true, false), extent, std::iter::empty());
-    }
-
-    /// Writes a CREDIT that says that nothing of a direction has come, and allows what each direction may
-    /// begin with.
-    pub fn credit_first(&mut self, position: Position) {
-        let extent = Extent { through: 0, limit: INITIAL_WINDOW.into(), largest: 0 };
-        self.credit(position, (false, false), extent, std::iter::empty());
     }
 }
 
