@@ -167,6 +167,14 @@ impl Server {
                 finish => return self.conclude_rarely(now, place, key, finish, payload, (inserted, out)),
             };
             work.hold(now, status, payload);
+            // The activity gave its long buffer back when this call began. The user gets one for the next
+            // result.
+            if len > MAX_IDLE_BUFFER_BYTES
+                && payload.capacity() <= MAX_IDLE_BUFFER_BYTES
+                && let Some(spare) = self.spare.buffers.pop()
+            {
+                *payload = spare;
+            }
             let promised = work.marks & PROMISED != 0;
             let (mut long, mut written) = (Some(place), None);
             if out.is_empty() {
