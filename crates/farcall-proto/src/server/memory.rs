@@ -491,7 +491,9 @@ impl Server {
         {
             return buffer;
         }
-        self.spare.buffers.pop().unwrap_or_default()
+        let Spare { short, buffers, .. } = &mut self.spare;
+        let (first, second) = if len <= MAX_IDLE_BUFFER_BYTES { (short, buffers) } else { (buffers, short) };
+        first.pop().or_else(|| second.pop()).unwrap_or_default()
     }
 
     /// Takes back the buffer of arguments or of a result, for reuse.
@@ -528,9 +530,11 @@ impl Spare {
         if buffer.capacity() > SPARE_BYTES {
             return self.long.give(buffer);
         }
-        if self.buffers.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
+        let is_short = buffer.capacity() <= MAX_IDLE_BUFFER_BYTES;
+        let spares = if is_short { &mut self.short } else { &mut self.buffers };
+        if spares.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
             buffer.clear();
-            self.buffers.push(buffer);
+            spares.push(buffer);
         }
     }
 }
@@ -699,8 +703,11 @@ mod tests {
         // The number of short buffers that are kept is bounded.
         for _ in 0..2 * SPARE_BUFFERS {
             server.recycle(vec![7; 4]);
+            server.recycle(vec![7; 1_000]);
         }
-        assert_eq!(server.spare.buffers.len(), SPARE_BUFFERS);
+        let Spare { short, buffers, .. } = &server.spare;
+        assert_eq!([short.len(), buffers.len()], [SPARE_BUFFERS; 2]);
+        assert_eq!([8, 900].map(|len| capacity(&mut server, len)), [4, 1_000]);
     }
 
     #[test]

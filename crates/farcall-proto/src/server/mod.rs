@@ -377,6 +377,8 @@ struct Sweep {
 /// Empty buffers for reuse.
 #[derive(Default)]
 struct Spare {
+    /// Buffers that a call may keep after a short result.
+    short: Vec<Vec<u8>>,
     buffers: Vec<Vec<u8>>,
     long: Spares,
     /// The number of calls whose arguments are arriving in fragments.

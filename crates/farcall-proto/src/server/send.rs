@@ -15,7 +15,7 @@ use super::more::More;
 #[cfg(feature = "secure")]
 use super::proofs::Question;
 use super::work::{EXCHANGES, GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, TO_SEND, Work};
-use super::{CallKey, Finish, Insert, Server, Transmit};
+use super::{CallKey, Finish, Insert, Server, Spare, Transmit};
 use crate::scheme::Scheme;
 use crate::transfer::Next;
 use crate::wire::{
@@ -26,6 +26,9 @@ use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 /// The shortest run of borrowed bytes within a result (an insert) that is sent without a copy, in bytes.
 const UNCOPIED_INSERT_BYTES: usize = 8 << 10;
+
+/// The least buffer that a call gets for a short result, in bytes.
+const LEAST_BUFFER_BYTES: usize = 64;
 
 /// A result of at most this many bytes fits every datagram.
 pub const SHORT: usize = 1 << 10;
@@ -166,7 +169,7 @@ impl Server {
                 Finish::Exception if fits && wanted => Status::Exception,
                 finish => return self.conclude_rarely(now, place, key, finish, payload, (inserted, out)),
             };
-            work.hold(now, status, payload);
+            work.hold(now, status, payload, &mut self.spare);
             // The activity gave its long buffer back when this call began. The user gets one for the next
             // result.
             if len > MAX_IDLE_BUFFER_BYTES
@@ -247,7 +250,7 @@ impl Server {
         let status = wire::write_failure(&failure, payload);
         let len = payload.len();
         let more = self.table.at_mut(place).more.as_mut()?;
-        more.activities.work_mut(key.activity)?.hold(now, status, payload);
+        more.activities.work_mut(key.activity)?.hold(now, status, payload, &mut self.spare);
         more.running -= 1;
         more.recount(&mut self.hosts, Kept::Results, 0, counted_result(len));
         self.end_promise(place, key.activity);
@@ -678,20 +681,25 @@ impl Work {
     /// Ends the call with a status, and holds its result. Leaves an empty buffer in `payload`: the former
     /// result's, or its own if that is much longer than the result.
     #[inline]
-    pub(super) fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>) {
+    pub(super) fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>, spare: &mut Spare) {
         debug_assert!(self.payload.is_empty());
         self.phase = Phase::Done(status);
         self.since = now;
         if payload.capacity() > MAX_IDLE_BUFFER_BYTES && payload.capacity() / 2 > payload.len() {
-            return self.hold_copy(payload);
+            return self.hold_copy(payload, spare);
         }
         std::mem::swap(&mut self.payload, payload);
     }
 
     /// Holds a copy of a result, because only the bytes of a result are counted, and not its buffer's.
     #[cold]
-    fn hold_copy(&mut self, payload: &mut Vec<u8>) {
-        self.payload.reserve_exact(payload.len());
+    fn hold_copy(&mut self, payload: &mut Vec<u8>, spare: &mut Spare) {
+        if self.payload.capacity() == 0
+            && let Some(short) = spare.short.pop()
+        {
+            self.payload = short;
+        }
+        self.payload.reserve_exact(payload.len().max(LEAST_BUFFER_BYTES));
         self.payload.extend_from_slice(payload);
         payload.clear();
     }
