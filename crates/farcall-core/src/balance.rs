@@ -337,8 +337,8 @@ impl Shared {
         self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
     }
 
-    /// Returns whether a call may go on elsewhere if its member has not begun it in half of its time: it has a
-    /// deadline, and there are [others](Shared::has_others). The items of a stream are sent once, so such a
+    /// Returns whether a call may go on elsewhere if its member has not begun it in half of its time: it has
+    /// a deadline, and there are [others](Shared::has_others). The items of a stream are sent once, so such a
     /// call has all of its time at one member.
     #[inline]
     fn may_hurry(&self, (choices, met): (&[Choice], usize), call: &Call<'_>) -> bool {

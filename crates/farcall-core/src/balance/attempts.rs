@@ -72,6 +72,7 @@ pub(super) struct Attempts {
     failed: usize,
     /// Whether it may meet the members once more that were leaving, because by now they may have come back.
     is_second_round: bool,
+    /// Whether former members were asked for.
     has_tried_former: bool,
     /// Whether the group was asked for its members after the latest failure.
     pub has_asked: bool,
@@ -141,8 +142,8 @@ impl Attempts {
         self.has_asked = true;
     }
 
-    /// Returns whether former members may take the call, which has failed and has met all others, once. If so,
-    /// asks the group for its members, to which they belong now.
+    /// Returns whether former members may take the call, which has failed at all others. Returns true once at
+    /// most. Then it has asked the group for its members, to which the former ones belong now.
     #[cold]
     pub fn may_try_former(&mut self, shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
         let may = !self.has_tried_former && is_for_former(shared, why, procedure);

@@ -6,8 +6,9 @@
 //!
 //! A stream belongs to the importer that opened it. Anybody else could have its next write refused, or post a
 //! write in the place of the importer's own. If the importer has a key, the stream belongs to its principal.
-//! Otherwise it belongs to whoever knows its number: an address does not tell the processes of a host apart,
-//! and may change. So the number must be unpredictable.
+//! An importer without a key cannot be recognized: processes of one host share its address, and the address
+//! may change. Its stream is used by everybody without a key who knows the number. So the number must be
+//! unpredictable.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -161,9 +161,9 @@ impl Conversation {
     }
 
     /// Returns whether a call that was sent fails before its deadline, because the server says nothing of it,
-    /// or no more, and the caller wants to try another server in the rest of the time. A server that has begun
-    /// the call must leave more reminders unanswered, for about a quarter of the time at most, because all that
-    /// it has done would be lost. Looks again when the call may be too late.
+    /// or no more, and the caller wants to try another server in the rest of the time. If the server has
+    /// begun the call, its work would be lost: it must leave more reminders unanswered, for about a quarter
+    /// of the time at most. Looks again when the call may be too late.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
         let Slot { call, timing, stage, .. } = self.slots.at(activity);
         let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())

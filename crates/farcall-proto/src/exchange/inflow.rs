@@ -178,9 +178,9 @@ impl Inflow {
             self.limit = self.limit.max(self.through() + u64::from(INITIAL_WINDOW));
         }
         if !whole && !brought {
-            // A CREDIT of this datagram would make the sender repeat the dropped bytes at once. It is to repeat
-            // them when its timer is due. One of an earlier datagram shows it, if it asks, that its datagrams
-            // arrive, although there is no room.
+            // A CREDIT that names this datagram would make the sender repeat the dropped bytes at once. The
+            // sender is to repeat them when its timer is due. If it asks, the CREDIT names the datagram
+            // before, and shows only that datagrams arrive.
             (self.largest, self.unacknowledged, self.asked) = before;
             self.asked |= data.ask;
         }

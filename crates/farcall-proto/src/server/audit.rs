@@ -25,9 +25,11 @@ pub struct KeptForHost {
     pub activities: usize,
     /// Bytes of memory of exchanges.
     pub exchanges: usize,
-    /// The number of entries in the host's lists: of calls for which anything is kept, of calls whose
-    /// arguments are arriving, and of conversations with several activities.
+    /// The number of entries in the host's lists: of calls whose arguments are arriving, and of conversations
+    /// with several activities.
     pub listed: usize,
+    /// The number of entries in the host's list of calls for which anything is kept.
+    pub listed_calls: usize,
 }
 
 impl KeptForHost {
@@ -55,10 +57,9 @@ impl Server {
             calls: kept(Kept::Calls),
             activities: 16 * kept(Kept::Activities),
             exchanges: kept(Kept::Exchanges),
-            listed: place.map_or(0, |place| {
-                let host = self.hosts.at(place);
-                host.calls.len() + host.receiving.len() + host.wide.len()
-            }),
+            listed: place
+                .map_or(0, |place| self.hosts.at(place).receiving.len() + self.hosts.at(place).wide.len()),
+            listed_calls: place.map_or(0, |place| self.hosts.at(place).calls.len()),
         }
     }
 

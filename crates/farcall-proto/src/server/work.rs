@@ -81,9 +81,9 @@ impl Work {
         self.inside.as_ref().map_or(0, |inside| inside.directions())
     }
 
-    /// Returns whether nothing of the call's exchanges arrives at its client, which `speaks` and may be silent
-    /// for `silence`: a path that lets only short datagrams pass does not keep the call alive for ever. What
-    /// is sent to a client that is silent does not count.
+    /// Returns whether nothing of the call's exchanges arrives at its client, although the client `speaks`: a
+    /// path that lets only short datagrams pass does not keep the call alive for ever. The client may be
+    /// silent for `silence`. What is sent to it meanwhile does not count.
     pub fn sends_in_vain(&mut self, speaks: bool, silence: Duration, mutant: Mutant) -> bool {
         if !speaks {
             self.inside.iter_mut().for_each(|inside| inside.forgive());

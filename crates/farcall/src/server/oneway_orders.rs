@@ -5,7 +5,7 @@
 //! it then has both. The later batch waits until the earlier one has ended; and if the earlier one comes to
 //! its turn after the later one, it is refused, because it is too late for it.
 //!
-//! Only the number of an order, which is random, leads to it. Clients can make as many orders as they like, so
+//! An order has a random number, which nobody else knows. Clients can make as many orders as they like, so
 //! those that are remembered are bounded, and the network that has most pays (docs/protocol.md, "Bounds").
 
 use std::cmp::Reverse;
@@ -25,9 +25,9 @@ use crate::{CallFailed, Kind, Ran, guard, lock, serving};
 /// How long an order is known after its last batch. A batch that comes later is not one that was overtaken.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// When this many orders are idle, some are forgotten, until the second number is left. So a client that makes
-/// many orders does not have all of them looked at for each. Orders that are in use are not counted: the calls
-/// of an export are bounded.
+/// When this many orders are idle, some are forgotten, until `KEPT_IDLE_ORDERS` are left. So the orders are
+/// not all looked at for each new one. Orders that are in use are not counted: the calls of an export are
+/// bounded.
 const MAX_IDLE_ORDERS: usize = 16_384;
 const KEPT_IDLE_ORDERS: usize = MAX_IDLE_ORDERS / 4 * 3;
 
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(hosts.map(|(host, _)| left(host).count()), [4_000, many, 3_000]);
         let oldest = left(0x0a01_0001).map(|order| order.since).min();
         assert_eq!(oldest, Some(begin + Duration::from_millis(10_000 - many as u64)));
-        // What is older than a minute goes, whoever has it.
+        // Orders older than a minute are forgotten, in every network.
         known.forget(begin + KEPT + Duration::from_millis(9_000));
         assert_eq!((known.orders.len(), known.idle), (999, 999));
     }
