@@ -770,13 +770,14 @@ impl Server {
         let mut payload = self.buffer(now, 0);
         let status = wire::write_failure(&failure, &mut payload);
         let len = payload.len();
-        let mut spare = std::mem::take(&mut self.spare);
-        let work = self.work(now, place, position.activity);
-        let ran = work.phase == Phase::Running;
-        work.position = position;
-        work.hold(now, status, &mut payload, &mut spare);
-        self.spare = spare;
-        if let Some(more) = &mut self.table.at_mut(place).more {
+        self.work(now, place, position.activity);
+        let Server { table, spare, .. } = self;
+        if let Some(more) = &mut table.at_mut(place).more
+            && let Some(work) = more.activities.work_mut(position.activity)
+        {
+            let ran = work.phase == Phase::Running;
+            work.position = position;
+            work.hold(now, status, &mut payload, spare);
             more.running -= u32::from(ran);
             more.recount(&mut self.hosts, Kept::Results, 0, counted_result(len));
         }
