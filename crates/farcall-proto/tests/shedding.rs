@@ -43,20 +43,23 @@ fn calls_with_long_results_that_nobody_fetches_make_way_when_too_many_calls_are_
     assert_eq!(pair.told, [(1, Told::Result(vec![3; 20_000]))]);
 }
 
-/// Fills the server with activities of eight conversations, none of which can be forgotten, because each has
-/// a call that is being executed. Returns the conversations and these calls.
-fn fill(pair: &mut Pair) -> Vec<(Peer, CallKey)> {
-    let call = |activity, export| frame_about(CALL, 0, activity, 9, &[0, export, 1]);
+/// Returns a call that is refused.
+fn refused(activity: u32) -> Vec<u8> {
+    frame_about(CALL, 0, activity, 9, &[0, 1 + EXPORT as u32, 1])
+}
+
+/// Fills the server with so many thousand activities of each of eight conversations, none of which can be
+/// forgotten, because each has a call that is being executed. Returns the conversations and these calls.
+fn fill(pair: &mut Pair, thousands: u32) -> Vec<(Peer, CallKey)> {
     let peers: Vec<_> = (1..=8).map(|port| join(pair, HARM, port)).collect();
     let running = peers.iter().map(|peer| {
-        comes(pair, *peer, &[call(0, EXPORT as u32)]);
+        comes(pair, *peer, &[frame_about(CALL, 0, 0, 9, &[0, EXPORT as u32, 1])]);
         (*peer, pair.asked.pop().unwrap().0)
     });
     let running = running.collect();
     for peer in peers {
-        for from in (0..16_000).step_by(1000) {
-            let refused: Vec<_> = (from..from + 1000).map(|n| call(1 + n, 1 + EXPORT as u32)).collect();
-            comes(pair, peer, &refused);
+        for from in (0..1000 * thousands).step_by(1000) {
+            comes(pair, peer, &(from..from + 1000).map(|n| refused(1 + n)).collect::<Vec<_>>());
             pair.answered();
         }
     }
@@ -64,13 +67,13 @@ fn fill(pair: &mut Pair) -> Vec<(Peer, CallKey)> {
 }
 
 fn crowded() -> Pair {
-    beside(ServerConfig { max_conversations: 16, ..ServerConfig::default() })
+    beside(ServerConfig { max_conversations: 128, ..ServerConfig::default() })
 }
 
 #[test]
 fn activities_are_bounded_while_no_conversation_can_be_forgotten() {
     let mut pair = crowded();
-    fill(&mut pair);
+    fill(&mut pair, 16);
     let kept = kept(&pair);
     assert!(kept.activities <= 16 * (65_536 + 1000), "{kept:?}");
     // Another network still has room.
@@ -84,7 +87,7 @@ fn activities_are_bounded_while_no_conversation_can_be_forgotten() {
 #[test]
 fn a_call_that_is_refused_for_want_of_activities_stays_refused() {
     let mut pair = crowded();
-    let running = fill(&mut pair);
+    let running = fill(&mut pair, 16);
     let peer = running[7].0;
     let call = |sequence| frame_about(CALL, 0, 16_001, sequence, &[0, EXPORT as u32, 1]);
     comes(&mut pair, peer, &[call(50)]);
@@ -106,4 +109,42 @@ fn a_call_that_is_refused_for_want_of_activities_stays_refused() {
     comes(&mut pair, peer, &[call(52)]);
     assert_eq!(pair.asked.len(), 1, "a newer call is executed");
     pair.server.audit();
+}
+
+/// The first fragments of calls make way when calls are refused, each of which is kept too.
+#[test]
+fn arguments_that_make_way_for_refused_calls_are_not_counted_any_more() {
+    let mut pair = beside(ServerConfig { max_kept_calls: 100, ..ServerConfig::default() });
+    let peer = join(&mut pair, HARM, 1);
+    for activity in 0..100 {
+        comes(&mut pair, peer, &[fragment(activity, 9, 1 << 20, 0, 4)]);
+    }
+    for activity in 100..200 {
+        comes(&mut pair, peer, &[refused(activity)]);
+    }
+    let kept = kept(&pair);
+    assert!(kept.calls <= 100, "{kept:?}");
+}
+
+/// One conversation after the other becomes idle. Each is forgotten, has few activities, and makes room for
+/// many of a busy one.
+#[test]
+fn activities_are_bounded_while_idle_conversations_are_forgotten() {
+    let mut pair = crowded();
+    let small = (20..84).map(|port| {
+        let peer = join(&mut pair, HARM, port);
+        comes(&mut pair, peer, &[frame_about(CALL, 0, 1, 9, &[0, EXPORT as u32, 1])]);
+        (peer, pair.asked.pop().unwrap().0)
+    });
+    let small: Vec<_> = small.collect();
+    let running = fill(&mut pair, 9);
+    for (n, (peer, key)) in small.into_iter().enumerate() {
+        pair.finish(key, Finish::Result, b"");
+        comes(&mut pair, peer, &[frame_about(PROBE, 0, 0, 9, &[])]);
+        let from = 9001 + 800 * (n as u32 / 8);
+        comes(&mut pair, running[n % 8].0, &(from..from + 800).map(refused).collect::<Vec<_>>());
+        pair.answered();
+    }
+    let kept = kept(&pair);
+    assert!(kept.activities <= 16 * (65_536 + 16_384 + 800), "{kept:?}");
 }

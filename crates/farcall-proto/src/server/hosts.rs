@@ -365,6 +365,16 @@ impl Hosts {
         (of_host, network.map_or(0, |place| self.networks[*place as usize].load.kept[kind as usize]))
     }
 
+    /// Returns whether less than half as much is kept for the host of that name as for the host `place`, or
+    /// for its network as for the other's.
+    pub fn has_less_than_half(&self, name: HostName, place: u32, kind: Kept) -> bool {
+        let (of_host, of_network) = self.kept_at(name, kind);
+        let Some(other) = self.all.get(place as usize) else { return false };
+        let of_same_network = self.network_of(name) == self.network_of(other.name);
+        2 * of_network < self.kept_in_network(place, kind)
+            || of_same_network && 2 * of_host < self.kept(place, kind)
+    }
+
     /// Returns whether one host pays before another one: whether more is kept for its network or, if they are
     /// in the same one, for itself.
     pub fn pays_before(&self, one: u32, other: u32, kind: Kept) -> bool {

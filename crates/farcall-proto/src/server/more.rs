@@ -24,8 +24,8 @@ const MOST_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct More {
     /// The place of the conversation's host in [`Hosts`].
     pub host: u32,
-    /// When the conversation last moved to another host.
-    pub moved: Option<Time>,
+    /// When the intervals of all of the conversation's moves to other hosts are over, one after the other.
+    pub moves_until: Option<Time>,
     /// What is kept for this conversation.
     pub kept: Amounts,
     pub activities: Activities,

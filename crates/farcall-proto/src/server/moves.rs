@@ -14,11 +14,15 @@ use super::more::More;
 use super::work::Phase;
 use crate::Time;
 
-/// A conversation moves to another host at most once in this time.
+/// A conversation moves to another host at most once in this time, but for `MOVES_AT_ONCE`.
 const MOVE_INTERVAL: Duration = Duration::from_millis(125);
 /// The interval is longer by this time for each call for which something is kept, because a move lists each
 /// of them again.
 const MOVE_INTERVAL_PER_CALL: Duration = Duration::from_micros(125);
+
+/// The maximum number of moves of a conversation at once. A datagram that was sent before a move can come
+/// after it, and then the conversation moves back, and again to where it is.
+const MOVES_AT_ONCE: u32 = 3;
 
 /// A host's list is cleaned up when it has more than twice as many entries as it needs, and this many more.
 const LIST_SLACK: usize = 64;
@@ -29,8 +33,8 @@ impl Server {
     pub(super) fn may_move(&self, now: Time, place: usize, to: SocketAddr) -> bool {
         let entry = self.table.at(place);
         let Some(more) = &entry.more else { return true };
-        let interval = MOVE_INTERVAL + MOVE_INTERVAL_PER_CALL * more.works;
-        entry.host() == HostName::at(&to) || more.moved.is_none_or(|moved| now.since(moved) >= interval)
+        let most_ahead = (MOVES_AT_ONCE - 1) * move_interval(more);
+        entry.host() == HostName::at(&to) || more.moves_until.is_none_or(|until| until <= now + most_ahead)
     }
 
     /// Moves a conversation to another address. What is kept for it counts for the new host from now on.
@@ -45,7 +49,8 @@ impl Server {
         self.admission.conversing.remove(from);
         self.admission.conversing.add(host, 1);
         if let Some(more) = &mut entry.more {
-            more.moved = Some(now);
+            let from = more.moves_until.map_or(now, |until| until.max(now));
+            more.moves_until = Some(from + move_interval(more));
             let arriving = more.activities.works().filter(|work| work.incoming.is_some());
             let arriving: Vec<u32> = arriving.map(|work| work.position.activity).collect();
             arriving.iter().for_each(|activity| self.hosts.end_receiving(more.host, (entry.id, *activity)));
@@ -113,4 +118,8 @@ impl Server {
             });
         }
     }
+}
+
+fn move_interval(more: &More) -> Duration {
+    MOVE_INTERVAL + MOVE_INTERVAL_PER_CALL * more.works
 }
