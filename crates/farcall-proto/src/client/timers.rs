@@ -163,7 +163,8 @@ impl Conversation {
     /// Returns whether a call that was sent fails before its deadline, because the server says nothing of it,
     /// or no more, and the caller wants to try another server in the rest of the time. If the server has
     /// begun the call, its work would be lost: it must leave more reminders unanswered, for about a quarter
-    /// of the time at most. Looks again when the call may be too late.
+    /// of the time at most. A call of whose exchanges something has come is not tried elsewhere: its caller
+    /// may have that already. Looks again when the call may be too late.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
         let Slot { call, timing, stage, .. } = self.slots.at(activity);
         let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())
@@ -178,7 +179,7 @@ impl Conversation {
             // away.
             call.deadline.is_some_and(|deadline| timing.interval >= deadline.nanos_since(by) / 2)
         };
-        by <= now && timing.unanswered >= UNHEARD_REMINDERS && is_silent
+        by <= now && timing.unanswered >= UNHEARD_REMINDERS && is_silent && !self.is_touched(activity)
     }
 
     fn given_up(&self, now: Time, activity: u32) -> bool {
