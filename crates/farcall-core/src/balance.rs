@@ -341,15 +341,15 @@ impl Shared {
     /// a deadline, and there are [others](Shared::has_others). The items of a stream are sent once, so such a
     /// call has all of its time at one member.
     #[inline]
-    fn may_hurry(&self, (choices, met): (&[Choice], usize), call: &Call<'_>) -> bool {
-        call.within.is_some() && call.sending.is_none() && self.has_others(choices, met)
+    fn may_hurry(call: &Call<'_>, has_others: impl FnOnce() -> bool) -> bool {
+        call.within.is_some() && call.sending.is_none() && has_others()
     }
 
     /// Returns whether there are members besides the one that a call goes to now and those that it has `met`,
     /// or former ones that still take calls.
     #[inline]
     fn has_others(&self, choices: &[Choice], met: usize) -> bool {
-        choices.len() > met + 1 || choices.len() == 1 && self.roster.has_former()
+        choices.len() > met + 1 || self.roster.has_former()
     }
 
     /// Has the next call look whether it is time to ask for the members.

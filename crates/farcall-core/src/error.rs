@@ -217,12 +217,19 @@ struct Failure {
     ran: Ran,
     detail: Cow<'static, str>,
     source: Option<Source>,
+    is_after_handler: bool,
 }
 
 impl CallFailed {
     /// Makes a failure without detail or cause.
     pub fn new(kind: Kind, ran: Ran) -> CallFailed {
-        CallFailed(Arc::new(Failure { kind, ran, detail: Cow::Borrowed(""), source: None }))
+        CallFailed(Arc::new(Failure {
+            kind,
+            ran,
+            detail: Cow::Borrowed(""),
+            source: None,
+            is_after_handler: false,
+        }))
     }
 
     /// Adds a detail, which the message shows after the kind.
@@ -249,6 +256,18 @@ impl CallFailed {
             Arc::make_mut(&mut self.0).ran = ran;
         }
         self
+    }
+
+    /// Notes that a handler of the caller has run in the call. Then the call is never made again by itself.
+    #[doc(hidden)]
+    pub fn after_handler(mut self) -> CallFailed {
+        Arc::make_mut(&mut self.0).is_after_handler = true;
+        self
+    }
+
+    /// Returns whether a handler of the caller has run in the call.
+    pub(crate) fn is_after_handler(&self) -> bool {
+        self.0.is_after_handler
     }
 
     /// Returns the failure of an operation that the local system refused; `doing` names the operation.

@@ -51,13 +51,22 @@ impl Default for RetryBudget {
     }
 }
 
-/// Returns whether a member has not begun a call, or says nothing of one that may run again.
-fn is_late(why: &CallFailed, procedure: &Procedure) -> bool {
-    let may_run_again = why.ran() == Ran::No || why.ran() == Ran::Maybe && procedure.idempotent;
-    may_run_again && matches!(why.kind(), Kind::Registry | Kind::Deadline | Kind::Unreachable)
+/// Returns whether a call that has failed may run again: it did not run, or may run twice and no handler of
+/// its caller has run.
+fn may_run_again(why: &CallFailed, procedure: &Procedure) -> bool {
+    match why.ran() {
+        Ran::No => true,
+        Ran::Maybe => procedure.idempotent && !why.is_after_handler(),
+        Ran::Yes => false,
+    }
 }
 
-/// Returns whether former members of the group may be tried after a failure at the only member.
+/// Returns whether a member has not begun a call, or says nothing of one that may run again.
+fn is_late(why: &CallFailed, procedure: &Procedure) -> bool {
+    may_run_again(why, procedure) && matches!(why.kind(), Kind::Registry | Kind::Deadline | Kind::Unreachable)
+}
+
+/// Returns whether former members of the group may be tried after a failure at all present ones.
 pub(super) fn is_for_former(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
     is_late(why, procedure) && shared.roster.has_former()
 }
@@ -96,12 +105,7 @@ impl Attempts {
         self.until = self.until.or(within.map(|within| begun + within));
         self.met.push(choices[which].health.clone());
         self.has_asked = false;
-        let may_run_again = match why.ran() {
-            Ran::No => true,
-            Ran::Maybe => procedure.idempotent,
-            Ran::Yes => false,
-        };
-        if !may_run_again || self.until.is_some_and(|until| shared.env.now() >= until) {
+        if !may_run_again(why, procedure) || self.until.is_some_and(|until| shared.env.now() >= until) {
             return false;
         }
         match Verdict::of(why) {
@@ -114,7 +118,7 @@ impl Attempts {
             // Former members may still take the call. If they do not, the members have the rest of the time.
             Verdict::Fails if self.has_met_all(shared) && is_for_former(shared, why, procedure) => {
                 self.failed += 1;
-                self.failed == 1
+                !(self.has_tried_former && self.is_second_round)
             }
             // The member has not begun the call, and half of the time is left. That adds no load to speak of.
             Verdict::Fails if why.kind() == Kind::Deadline => {
@@ -127,6 +131,15 @@ impl Attempts {
             }
             Verdict::Works | Verdict::Nothing => false,
         }
+    }
+
+    /// Returns whether there are [others](Shared::has_others) for a call besides the member of `choices` that
+    /// it goes to now. After it has tried former ones, these are the members that it has met, once more.
+    pub fn has_others(&self, shared: &Shared, choices: &[Choice]) -> bool {
+        if self.has_tried_former {
+            return !self.is_second_round;
+        }
+        shared.has_others(choices, self.met.len())
     }
 
     /// Returns whether the call has met all members that there are now.

@@ -53,7 +53,7 @@ impl Balanced {
     fn call_only(&self, choices: &Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
         let mut left = None;
         let shared = &self.shared;
-        let hurries = shared.may_hurry((choices, 0), call);
+        let hurries = Shared::may_hurry(call, || shared.has_others(choices, 0));
         let may_go_elsewhere = |why: &CallFailed| {
             Verdict::of(why) == Verdict::Leaves || is_for_former(shared, why, call.procedure)
         };
@@ -85,7 +85,7 @@ impl Balanced {
             Reply::Failed(why) => failed = Some(why),
             reply => sink(reply),
         };
-        match self.shared.may_hurry((choices, 0), call) {
+        match Shared::may_hurry(call, || self.shared.has_others(choices, 0)) {
             true => choices[which].channel().pass_on(&Call { hurries: true, ..*call }, sink_but_failures),
             false => choices[which].channel().pass_on(call, sink_but_failures),
         };
@@ -171,7 +171,7 @@ impl Balanced {
         let within = attempts.within(call.within, asked);
         let (which, begun) = shared.choose(&mut choices, self.policy, (asked, within), &attempts.met)?;
         let within = attempts.began(within, asked, begun);
-        let hurries = shared.may_hurry((&choices, attempts.met.len()), call);
+        let hurries = Shared::may_hurry(call, || attempts.has_others(shared, &choices));
         let failed = shared.call_at((&choices, which), begun, &Call { within, hurries, ..*call }, sink);
         Ok(failed.map(|why| ((choices, which, begun), why)))
     }

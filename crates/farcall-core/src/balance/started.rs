@@ -118,7 +118,7 @@ impl Started {
         let (attempt, within) = Attempt::begin((shared, policy), call, &mut attempts)?;
         let call = &Call { within, ..*call };
         let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts });
-        let hurries = shared.may_hurry((&attempt.choices, 0), call);
+        let hurries = Shared::may_hurry(call, || shared.has_others(&attempt.choices, 0));
         let channel = &**attempt.channel();
         let pending = match &kept {
             Some(kept) => kept.call.start((call.within, hurries), |call| start(channel, call)),
@@ -166,9 +166,9 @@ impl Started {
         }
         // Only after a member has left, or for former ones, was the group asked for its members. Otherwise it
         // is not, because that may block.
-        let now = shared.env.now();
         let mut choices = if kept.attempts.has_asked { shared.list.get() } else { choices.clone() };
-        let pick = |choices: &[Choice], met: &[_]| shared.picker.pick(choices, kept.policy, now, met);
+        let now = || shared.env.now();
+        let pick = |choices: &[Choice], met: &[_]| shared.picker.pick(choices, kept.policy, now(), met);
         let mut which = pick(&choices, &kept.attempts.met);
         if which.is_none() && kept.attempts.may_try_former(shared, why, procedure) {
             choices = shared.list.get();
@@ -178,11 +178,12 @@ impl Started {
             which = pick(&choices, &[]);
         }
         let which = which?;
+        let now = now();
         self.attempt = Attempt::at(shared, &choices, which, now);
         let within = kept.attempts.within(kept.call.within, now);
         let channel = &**self.attempt.channel();
         let Attempt { shared, choices, .. } = &self.attempt;
-        let hurries = within.is_some() && shared.has_others(choices, kept.attempts.met.len());
+        let hurries = within.is_some() && kept.attempts.has_others(shared, choices);
         self.pending = Some(kept.call.start_again((within, hurries), |call| start(channel, call)));
         Some(())
     }

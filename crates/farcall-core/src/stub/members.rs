@@ -68,8 +68,8 @@ pub trait Roster: Send + Sync {
         false
     }
 
-    /// Notes that the only member did not begin a call in half of its time. For a while, former members that
-    /// still take calls are members, too.
+    /// Notes that no member began a call in its part of the time. For a while, former members that still take
+    /// calls are members for balancers, too.
     #[doc(hidden)]
     fn note_late(&self) {}
 

@@ -305,6 +305,78 @@ fn a_call_that_may_run_again_goes_to_a_former_member_while_the_only_one_is_stopp
     });
 }
 
+/// Two of three servers are listed, and stop at the same time.
+#[test]
+fn a_call_that_may_run_again_goes_to_a_former_member_while_all_listed_ones_are_stopped() {
+    check(20, |sim| {
+        let replicas = start(sim, 3);
+        let group = import();
+        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+        (0..30).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        sim.lose_names();
+        ["Store/0", "Store/1"].into_iter().for_each(|name| sim.publish_again(name));
+        sim.sleep(Duration::from_millis(200));
+        assert_eq!(group.len(), 2, "{group:?}");
+        replicas[..2].iter().for_each(|replica| replica.process.pause());
+        match sim.below(2) {
+            0 => assert_eq!(stub.get(1), Ok(1)),
+            _ => assert_eq!(stub.start().get(1).wait(), Ok(1)),
+        }
+        assert_eq!(group.len(), 2, "former members are none of the group");
+        replicas[..2].iter().for_each(|replica| replica.process.resume());
+    });
+}
+
+/// The only server that is listed stops for more than half of a call's time, and the former one is gone.
+#[test]
+fn a_call_returns_to_the_only_member_if_the_former_one_is_gone() {
+    check(20, |sim| {
+        let replicas = start(sim, 2);
+        let group = import();
+        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        sim.lose_names();
+        sim.publish_again("Store/0");
+        sim.sleep(Duration::from_millis(200));
+        assert_eq!(group.len(), 1, "{group:?}");
+        replicas[1].process.crash();
+        replicas[0].process.pause();
+        let is_started = sim.below(2) == 0;
+        let call = sim.process("client", move || {
+            let ended = if is_started { stub.start().get(1).wait() } else { stub.get(1) };
+            assert_eq!(ended, Ok(1));
+        });
+        sim.sleep(Duration::from_millis(1_200));
+        replicas[0].process.resume();
+        call.wait();
+    });
+}
+
+/// The registry is silent, and so are all servers: the group is asked for its members again, in vain.
+#[test]
+fn a_call_ends_at_its_deadline_while_the_registry_and_all_members_are_silent() {
+    check(20, |sim| {
+        let replicas = start(sim, 2);
+        let group = import();
+        let within = Duration::from_secs(4);
+        let stub = group.balancer().round_robin().within(within);
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        sim.lose_names();
+        sim.publish_again("Store/0");
+        sim.sleep(Duration::from_millis(200));
+        assert_eq!(group.len(), 1, "{group:?}");
+        sim.silence_registry(true);
+        replicas.iter().for_each(|replica| replica.process.pause());
+        let begun = sim::now();
+        let ended = if sim.below(2) == 0 { stub.start().get(1).wait() } else { stub.get(1) };
+        let took = sim::now() - begun;
+        assert_eq!(told(ended), (Kind::Deadline, Ran::Maybe));
+        assert!(took >= within && took <= within + Duration::from_millis(50), "{took:?}");
+        sim.silence_registry(false);
+        replicas.iter().for_each(|replica| replica.process.resume());
+    });
+}
+
 fn told(outcome: farcall::Result<u64>) -> (Kind, Ran) {
     let why = CallFailed::from(outcome.unwrap_err());
     (why.kind(), why.ran())

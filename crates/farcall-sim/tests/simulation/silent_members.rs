@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcall::multi::{Fixed, Outcome};
-use farcall::{Group, Kind, Ran};
+use farcall::{Answer, Group, Kind, Ran};
 use farcall_sim::{Process, Sim, check, sim};
 
 #[farcall::interface]
@@ -14,6 +14,15 @@ trait Member {
     #[idempotent]
     fn read(&self, takes_ms: u64) -> farcall::Result<u64>;
     fn write(&self, number: u64) -> farcall::Result<()>;
+    /// Raises the signal, and then works for so long.
+    #[idempotent]
+    #[blocking]
+    fn ask(&self, takes_ms: u64) -> farcall::Result<u64>;
+    /// Sends an item each second.
+    #[idempotent]
+    fn watch(&self, count: u64) -> farcall::Result<farcall::Stream<u64>>;
+    #[signal]
+    fn asked(&self) -> u64;
 }
 
 struct Server(Arc<AtomicU64>);
@@ -28,6 +37,20 @@ impl Member for Server {
         let former = self.0.fetch_max(number, Ordering::SeqCst);
         assert!(former < number, "{number} ran after {former}");
         Ok(())
+    }
+
+    fn ask(&self, takes_ms: u64) -> farcall::Result<u64> {
+        let answer = MemberSignals::asked()?;
+        sim::sleep(Duration::from_millis(takes_ms));
+        Ok(answer)
+    }
+
+    fn watch(&self, count: u64) -> farcall::Result<farcall::Stream<u64>> {
+        let each_second = |item| {
+            sim::sleep(Duration::from_secs(1));
+            Ok(item)
+        };
+        Ok(farcall::Stream::new((0..count).map(each_second)))
     }
 }
 
@@ -64,6 +87,62 @@ impl<'a> Silenced<'a> {
 }
 
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Stops all servers when it runs for the first time, and counts how often it runs.
+struct Stops(Arc<Vec<Process>>, Arc<AtomicU64>);
+
+impl MemberHandler for Stops {
+    fn asked(&self, _: MemberRaiser) -> Answer<u64> {
+        if self.1.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.0.iter().for_each(Process::pause);
+        }
+        Answer::Resume(7)
+    }
+}
+
+/// The members stop when the handler has run.
+#[test]
+fn a_call_in_which_a_handler_ran_does_not_go_to_another_member() {
+    check(10, |sim| {
+        let (servers, group) = members(sim, 2)?;
+        let (servers, handled) = (Arc::new(servers), Arc::<AtomicU64>::default());
+        let handler = Stops(servers.clone(), handled.clone());
+        let stub = group.balancer().round_robin().within(12 * DEADLINE).catching(handler);
+        (0..4).try_for_each(|_| stub.read(0).map(drop))?;
+        let is_started = sim.below(2) == 0;
+        let call = sim.process("client", move || {
+            let ended = if is_started { stub.start().ask(1).wait() } else { stub.ask(1) };
+            let why = farcall::CallFailed::from(ended.unwrap_err());
+            assert_eq!(why.ran(), Ran::Maybe, "{why}");
+        });
+        // Meanwhile the client's patience ends.
+        sim.sleep(3 * DEADLINE);
+        servers.iter().for_each(Process::resume);
+        call.wait();
+        assert_eq!(handled.load(Ordering::SeqCst), 1, "the handler ran again");
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// All datagrams are lost for a while after half of the time of a call whose result is a stream.
+#[test]
+fn a_stream_that_has_begun_outlives_a_cut_after_half_of_its_time() {
+    check(10, |sim| {
+        let (servers, group) = members(sim, 2)?;
+        let stub = group.balancer().round_robin().within(Duration::from_secs(600));
+        let client = sim.process("client", move || {
+            let items: farcall::Result<Vec<u64>> = stub.watch(400)?.collect();
+            assert_eq!(items, Ok((0..400).collect()));
+            Ok::<(), farcall::Error>(())
+        });
+        sim.sleep(Duration::from_secs(350));
+        servers.iter().for_each(|server| sim.partition(&client, server));
+        sim.sleep(Duration::from_secs(4));
+        sim.heal();
+        client.wait();
+        Ok::<(), farcall::Error>(())
+    });
+}
 
 fn read_while_one_of_two_members_is_silent(sim: &Sim) -> farcall::Result<()> {
     let (servers, group) = members(sim, 2)?;

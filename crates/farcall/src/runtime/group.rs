@@ -249,11 +249,11 @@ impl BoundMember {
 impl Roster for Follower {
     /// Returns the members. If the registry fails, returns the members that it knew last.
     fn members(&self) -> Members {
-        self.all_of(self.present(None))
+        self.all_of(self.present(None, false))
     }
 
     fn at_most(&self, most: usize, number: u64, within: Option<Duration>) -> Members {
-        let entries = self.present(within);
+        let entries = self.present(within, true);
         if entries.len() <= most {
             return self.all_of(entries);
         }
@@ -321,15 +321,16 @@ impl Follower {
     }
 
     /// Returns the entries that the registry has now, for a call that may take `within`. If none of these
-    /// members takes calls, or the only one is late, returns those of former members too that still do.
-    fn present(&self, within: Option<Duration>) -> Arc<[Entry]> {
+    /// members takes calls, returns those of former members too that still do. If `for_late` is true, does
+    /// the same when all of these members are late.
+    fn present(&self, within: Option<Duration>, for_late: bool) -> Arc<[Entry]> {
         let listed = self.listed(within);
         let known = lock(&self.known);
         if known.unlisted.is_empty() {
             return listed;
         }
         let now = self.inner.env.now();
-        let is_late = listed.len() == 1 && known.late_until.is_some_and(|until| now < until);
+        let is_late = for_late && known.late_until.is_some_and(|until| now < until);
         if !is_late && known.lists_somebody() {
             return listed;
         }

@@ -413,7 +413,7 @@ impl Importer {
         }
         match failed {
             Some(failure) if call.is_touched() => {
-                Err(describe(failure, request.call.procedure, target.address))
+                Err(describe(failure, request.call.procedure, target.address).after_handler())
             }
             failed => Ok(failed),
         }

@@ -222,7 +222,7 @@ impl RetryTask {
         }
         match ended {
             Some(Outcome::Failed(failure)) if started.is_touched() => {
-                Err(describe(failure, &call.procedure, target.address))
+                Err(describe(failure, &call.procedure, target.address).after_handler())
             }
             ended => ended.map(Came::Outcome).ok_or_else(no_reply),
         }

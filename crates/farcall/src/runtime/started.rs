@@ -166,7 +166,8 @@ impl ImportedCall {
     ) -> Poll<()> {
         let procedure = self.procedure.procedure();
         if started.is_touched() {
-            sink(Reply::Failed(describe(failure, &procedure, target.address)));
+            let why = describe(failure, &procedure, target.address).after_handler();
+            sink(Reply::Failed(why));
             return Poll::Ready(());
         }
         // After an overload the task asks the registry for other servers, because that may block.
@@ -234,7 +235,8 @@ impl PendingCall for ImportedCall {
                 let Some((failure, arguments)) = failed else { return };
                 if started.is_touched() {
                     let procedure = self.procedure.procedure();
-                    return sink(Reply::Failed(describe(failure, &procedure, target.address)));
+                    let why = describe(failure, &procedure, target.address).after_handler();
+                    return sink(Reply::Failed(why));
                 }
                 // This thread waits anyway, so it makes the call again itself, without a task.
                 self.encoded(arguments)
