@@ -17,6 +17,10 @@ pub enum Rule {
     SilentIsAskedFirst,
     /// While a registry lists nobody who takes calls, its former members get calls as long as they take them.
     UnlistedIsKept,
+    /// A balanced call in which a handler of its caller ran is not made again.
+    HandledIsNotRepeated,
+    /// A balanced call that former members did not answer goes to the present ones once more.
+    FormerGiveBack,
     /// A timer that is set to an earlier time than all others interrupts the thread that waits for these.
     EarlierTimeInterrupts,
     /// Of the times to which a timer was set, the last one counts.

@@ -53,22 +53,24 @@ impl Default for RetryBudget {
 
 /// Returns whether a call that has failed may run again: it did not run, or may run twice and no handler of
 /// its caller has run.
-fn may_run_again(why: &CallFailed, procedure: &Procedure) -> bool {
+fn may_run_again(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
+    let has_handled = why.is_after_handler() && !breaks(Rule::HandledIsNotRepeated, || shared.env.clone());
     match why.ran() {
         Ran::No => true,
-        Ran::Maybe => procedure.idempotent && !why.is_after_handler(),
+        Ran::Maybe => procedure.idempotent && !has_handled,
         Ran::Yes => false,
     }
 }
 
 /// Returns whether a member has not begun a call, or says nothing of one that may run again.
-fn is_late(why: &CallFailed, procedure: &Procedure) -> bool {
-    may_run_again(why, procedure) && matches!(why.kind(), Kind::Registry | Kind::Deadline | Kind::Unreachable)
+fn is_late(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
+    may_run_again(shared, why, procedure)
+        && matches!(why.kind(), Kind::Registry | Kind::Deadline | Kind::Unreachable)
 }
 
 /// Returns whether former members of the group may be tried after a failure at all present ones.
 pub(super) fn is_for_former(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
-    is_late(why, procedure) && shared.roster.has_former()
+    is_late(shared, why, procedure) && shared.roster.has_former()
 }
 
 /// The attempts that a call has made.
@@ -105,7 +107,8 @@ impl Attempts {
         self.until = self.until.or(within.map(|within| begun + within));
         self.met.push(choices[which].health.clone());
         self.has_asked = false;
-        if !may_run_again(why, procedure) || self.until.is_some_and(|until| shared.env.now() >= until) {
+        if !may_run_again(shared, why, procedure) || self.until.is_some_and(|until| shared.env.now() >= until)
+        {
             return false;
         }
         match Verdict::of(why) {
@@ -137,7 +140,7 @@ impl Attempts {
     /// it goes to now. After it has tried former ones, these are the members that it has met, once more.
     pub fn has_others(&self, shared: &Shared, choices: &[Choice]) -> bool {
         if self.has_tried_former {
-            return !self.is_second_round;
+            return !self.is_second_round && !breaks(Rule::FormerGiveBack, || shared.env.clone());
         }
         shared.has_others(choices, self.met.len())
     }

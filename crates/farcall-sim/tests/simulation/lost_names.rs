@@ -330,26 +330,30 @@ fn a_call_that_may_run_again_goes_to_a_former_member_while_all_listed_ones_are_s
 /// The only server that is listed stops for more than half of a call's time, and the former one is gone.
 #[test]
 fn a_call_returns_to_the_only_member_if_the_former_one_is_gone() {
-    check(20, |sim| {
-        let replicas = start(sim, 2);
-        let group = import();
-        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
-        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
-        sim.lose_names();
-        sim.publish_again("Store/0");
-        sim.sleep(Duration::from_millis(200));
-        assert_eq!(group.len(), 1, "{group:?}");
-        replicas[1].process.crash();
-        replicas[0].process.pause();
-        let is_started = sim.below(2) == 0;
-        let call = sim.process("client", move || {
-            let ended = if is_started { stub.start().get(1).wait() } else { stub.get(1) };
-            assert_eq!(ended, Ok(1));
-        });
-        sim.sleep(Duration::from_millis(1_200));
-        replicas[0].process.resume();
-        call.wait();
+    check(20, |sim| return_from_former(sim, None));
+    find(20, |sim| return_from_former(sim, Some(Rule::FormerGiveBack))).expect("something notices it");
+}
+
+fn return_from_former(sim: &Sim, broken: Option<Rule>) {
+    let replicas = start(sim, 2);
+    let group = import();
+    let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+    (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+    sim.lose_names();
+    sim.publish_again("Store/0");
+    sim.sleep(Duration::from_millis(200));
+    assert_eq!(group.len(), 1, "{group:?}");
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    replicas[1].process.crash();
+    replicas[0].process.pause();
+    let is_started = sim.below(2) == 0;
+    let call = sim.process("client", move || {
+        let ended = if is_started { stub.start().get(1).wait() } else { stub.get(1) };
+        assert_eq!(ended, Ok(1));
     });
+    sim.sleep(Duration::from_millis(1_200));
+    replicas[0].process.resume();
+    call.wait();
 }
 
 /// The registry is silent, and so are all servers: the group is asked for its members again, in vain.

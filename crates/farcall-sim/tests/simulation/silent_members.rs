@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use farcall::driver_mutants::Rule;
 use farcall::multi::{Fixed, Outcome};
 use farcall::{Answer, Group, Kind, Ran};
-use farcall_sim::{Process, Sim, check, sim};
+use farcall_sim::{Process, Sim, check, find, sim};
 
 #[farcall::interface]
 trait Member {
@@ -103,25 +104,29 @@ impl MemberHandler for Stops {
 /// The members stop when the handler has run.
 #[test]
 fn a_call_in_which_a_handler_ran_does_not_go_to_another_member() {
-    check(10, |sim| {
-        let (servers, group) = members(sim, 2)?;
-        let (servers, handled) = (Arc::new(servers), Arc::<AtomicU64>::default());
-        let handler = Stops(servers.clone(), handled.clone());
-        let stub = group.balancer().round_robin().within(12 * DEADLINE).catching(handler);
-        (0..4).try_for_each(|_| stub.read(0).map(drop))?;
-        let is_started = sim.below(2) == 0;
-        let call = sim.process("client", move || {
-            let ended = if is_started { stub.start().ask(1).wait() } else { stub.ask(1) };
-            let why = farcall::CallFailed::from(ended.unwrap_err());
-            assert_eq!(why.ran(), Ran::Maybe, "{why}");
-        });
-        // Meanwhile the client's patience ends.
-        sim.sleep(3 * DEADLINE);
-        servers.iter().for_each(Process::resume);
-        call.wait();
-        assert_eq!(handled.load(Ordering::SeqCst), 1, "the handler ran again");
-        Ok::<(), farcall::Error>(())
+    check(10, |sim| stop_after_handler(sim, None));
+    find(10, |sim| stop_after_handler(sim, Some(Rule::HandledIsNotRepeated))).expect("something notices it");
+}
+
+fn stop_after_handler(sim: &Sim, broken: Option<Rule>) -> farcall::Result<()> {
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    let (servers, group) = members(sim, 2)?;
+    let (servers, handled) = (Arc::new(servers), Arc::<AtomicU64>::default());
+    let handler = Stops(servers.clone(), handled.clone());
+    let stub = group.balancer().round_robin().within(12 * DEADLINE).catching(handler);
+    (0..4).try_for_each(|_| stub.read(0).map(drop))?;
+    let is_started = sim.below(2) == 0;
+    let call = sim.process("client", move || {
+        let ended = if is_started { stub.start().ask(1).wait() } else { stub.ask(1) };
+        let why = farcall::CallFailed::from(ended.unwrap_err());
+        assert_eq!(why.ran(), Ran::Maybe, "{why}");
     });
+    // Meanwhile the client's patience ends.
+    sim.sleep(3 * DEADLINE);
+    servers.iter().for_each(Process::resume);
+    call.wait();
+    assert_eq!(handled.load(Ordering::SeqCst), 1, "the handler ran again");
+    Ok(())
 }
 
 /// All datagrams are lost for a while after half of the time of a call whose result is a stream.
@@ -183,8 +188,8 @@ fn no_balanced_call_uses_up_its_deadline_while_one_of_two_members_is_well() {
 #[test]
 #[cfg(feature = "soak")]
 fn a_balancer_that_asks_no_silent_member_first_is_noticed() {
-    let failure = farcall_sim::find(300, |sim| {
-        sim.breaks(farcall::driver_mutants::Rule::SilentIsAskedFirst);
+    let failure = find(300, |sim| {
+        sim.breaks(Rule::SilentIsAskedFirst);
         read_while_one_of_two_members_is_silent(sim)
     });
     let failure = failure.expect("calls find out that the member is silent");
