@@ -337,12 +337,12 @@ impl Shared {
         self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
     }
 
-    /// Returns whether a call may go on elsewhere if its member has not begun it in half of its time: it has
+    /// Returns whether a call may go on elsewhere if its first member has not begun it in half of its time: it has
     /// a deadline, and there are [others](Shared::has_others). The items of a stream are sent once, so such a
     /// call has all of its time at one member.
     #[inline]
-    fn may_hurry(call: &Call<'_>, has_others: impl FnOnce() -> bool) -> bool {
-        call.within.is_some() && call.sending.is_none() && has_others()
+    fn may_hurry(&self, choices: &[Choice], call: &Call<'_>) -> bool {
+        call.within.is_some() && call.sending.is_none() && self.has_others(choices, 0)
     }
 
     /// Returns whether there are members besides the one that a call goes to now and those that it has `met`,

@@ -9,6 +9,7 @@ use super::{Choice, Shared};
 use crate::broken::Rule;
 use crate::env::Time;
 use crate::env::breaks;
+use crate::retry::either_ran;
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
 
@@ -68,23 +69,33 @@ fn is_late(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
         && matches!(why.kind(), Kind::Registry | Kind::Deadline | Kind::Unreachable)
 }
 
-/// Returns whether former members of the group may be tried after a failure at all present ones.
-pub(super) fn is_for_former(shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
-    is_late(shared, why, procedure) && shared.roster.has_former()
+/// Returns whether a call that has failed at the only member may go on: the member was given half of the time
+/// because there were former members, or there are former members now.
+pub(super) fn is_for_former(
+    (shared, hurried): (&Shared, bool),
+    why: &CallFailed,
+    procedure: &Procedure,
+) -> bool {
+    is_late(shared, why, procedure) && (hurried || shared.roster.has_former())
 }
 
 /// The attempts that a call has made.
-#[derive(Default)]
 pub(super) struct Attempts {
     /// The states of the members that it has met.
     pub met: Vec<Arc<Health>>,
     /// How many of its attempts met members that are leaving, and how many met others.
     leaving: usize,
     failed: usize,
-    /// Whether it may meet the members once more that were leaving, because by now they may have come back.
+    /// Whether it may meet the members once more that were leaving or late, because by now they may be back.
+    may_return: bool,
+    /// Whether it does so.
     is_second_round: bool,
     /// Whether former members were asked for.
     has_tried_former: bool,
+    /// Whether the latest member was given half of the time, so that the call could go on elsewhere.
+    hurried: bool,
+    /// Whether one of the attempts ran.
+    ran: Ran,
     /// Whether the group was asked for its members after the latest failure.
     pub has_asked: bool,
     /// Until when the call may take, if it has a deadline, and has failed once or has waited for the members.
@@ -92,6 +103,22 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
+    /// The first attempt was given half of the time, or all of it.
+    pub fn new(hurried: bool) -> Attempts {
+        Attempts {
+            met: Vec::new(),
+            leaving: 0,
+            failed: 0,
+            may_return: false,
+            is_second_round: false,
+            has_tried_former: false,
+            hurried,
+            ran: Ran::No,
+            has_asked: false,
+            until: None,
+        }
+    }
+
     /// Notes that an attempt that began at `begun` has failed at a member. Returns whether the call may go to
     /// another one: it did not run or may run again, the reason lies with the member, and there are time and
     /// budget left. A member that is leaving takes nothing from the budget, and the group is asked for its
@@ -107,42 +134,69 @@ impl Attempts {
         self.until = self.until.or(within.map(|within| begun + within));
         self.met.push(choices[which].health.clone());
         self.has_asked = false;
+        self.ran = either_ran(self.ran, why.ran());
+        let hurried = std::mem::take(&mut self.hurried) && !self.is_second_round;
         if !may_run_again(shared, why, procedure) || self.until.is_some_and(|until| shared.env.now() >= until)
         {
             return false;
         }
+        // There can be more by now, for example former ones that another call has asked for.
+        let members = choices.len().max(shared.list.get().len());
         match Verdict::of(why) {
             Verdict::Leaves if breaks(Rule::RefusedIsTriedElsewhere, || shared.env.clone()) => false,
             Verdict::Leaves => {
                 self.leaving += 1;
+                self.may_return = true;
                 self.ask(shared);
                 self.leaving <= MAX_LEAVING_PER_CALL
             }
             // Former members may still take the call. If they do not, the members have the rest of the time.
-            Verdict::Fails if self.has_met_all(shared) && is_for_former(shared, why, procedure) => {
+            Verdict::Fails if self.has_met_all(shared) && self.is_for_former(shared, why, procedure) => {
                 self.failed += 1;
                 !(self.has_tried_former && self.is_second_round)
             }
             // The member has not begun the call, and half of the time is left. That adds no load to speak of.
+            // If it was the last one, the former ones for which the rest was kept take no calls any more.
             Verdict::Fails if why.kind() == Kind::Deadline => {
                 self.failed += 1;
-                self.until.is_some() && self.failed < choices.len()
+                self.may_return |= hurried;
+                self.until.is_some() && (self.failed < members || hurried)
             }
             Verdict::Fails => {
                 self.failed += 1;
-                self.failed < MAX_MEMBERS_PER_CALL.min(choices.len()) && shared.retries.take_retry()
+                self.failed < MAX_MEMBERS_PER_CALL.min(members) && shared.retries.take_retry()
             }
             Verdict::Works | Verdict::Nothing => false,
         }
     }
 
+    /// Returns whether a call that has met all members may go to former ones, or from those back to the members.
+    fn is_for_former(&self, shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
+        let may_return = self.has_tried_former && !self.is_second_round;
+        is_for_former((shared, may_return), why, procedure)
+    }
+
+    /// Returns the failure of a call that goes on no more. It says whether any of the attempts ran.
+    pub fn of_all(&self, why: CallFailed) -> CallFailed {
+        let ran = either_ran(self.ran, why.ran());
+        why.but_ran(ran)
+    }
+
     /// Returns whether there are [others](Shared::has_others) for a call besides the member of `choices` that
     /// it goes to now. After it has tried former ones, these are the members that it has met, once more.
-    pub fn has_others(&self, shared: &Shared, choices: &[Choice]) -> bool {
-        if self.has_tried_former {
-            return !self.is_second_round && !breaks(Rule::FormerGiveBack, || shared.env.clone());
+    fn has_others(&self, shared: &Shared, choices: &[Choice]) -> bool {
+        match (self.has_tried_former, self.is_second_round) {
+            (false, _) => shared.has_others(choices, self.met.len()),
+            (true, false) => !breaks(Rule::FormerGiveBack, || shared.env.clone()),
+            (true, true) => choices.len() > 1 + self.met.len().max(self.failed),
         }
-        shared.has_others(choices, self.met.len())
+    }
+
+    /// Returns whether the member of `choices` that the call goes to now is given half of the time that it
+    /// has `within`, as for the [first](Shared::may_hurry) one.
+    pub fn may_hurry(&mut self, shared: &Shared, choices: &[Choice], within: Option<Duration>) -> bool {
+        self.hurried = within.is_some() && self.has_others(shared, choices);
+        self.hurried
     }
 
     /// Returns whether the call has met all members that there are now.
@@ -162,10 +216,9 @@ impl Attempts {
     /// most. Then it has asked the group for its members, to which the former ones belong now.
     #[cold]
     pub fn may_try_former(&mut self, shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
-        let may = !self.has_tried_former && is_for_former(shared, why, procedure);
+        let may = !self.has_tried_former && is_for_former((shared, false), why, procedure);
         if may {
-            self.has_tried_former = true;
-            self.leaving += 1;
+            (self.has_tried_former, self.may_return) = (true, true);
             shared.roster.note_late();
             self.ask(shared);
         }
@@ -174,7 +227,7 @@ impl Attempts {
 
     /// Returns whether the call may meet the members again that it has met, once: some of them were leaving.
     pub fn may_begin_again(&mut self) -> bool {
-        let may = self.leaving > 0 && !std::mem::replace(&mut self.is_second_round, true);
+        let may = self.may_return && !std::mem::replace(&mut self.is_second_round, true);
         if may {
             self.met.clear();
         }

@@ -53,9 +53,9 @@ impl Balanced {
     fn call_only(&self, choices: &Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
         let mut left = None;
         let shared = &self.shared;
-        let hurries = Shared::may_hurry(call, || shared.has_others(choices, 0));
+        let hurries = shared.may_hurry(choices, call);
         let may_go_elsewhere = |why: &CallFailed| {
-            Verdict::of(why) == Verdict::Leaves || is_for_former(shared, why, call.procedure)
+            Verdict::of(why) == Verdict::Leaves || is_for_former((shared, hurries), why, call.procedure)
         };
         // A deadline holds for all attempts together.
         let begun = call.within.map(|_| shared.env.now());
@@ -64,7 +64,7 @@ impl Balanced {
             reply => sink(reply),
         });
         if let Some(why) = left {
-            self.go_on((choices.clone(), 0, begun), why, call, sink);
+            self.go_on((choices.clone(), 0, begun), hurries, why, call, sink);
         } else if !well {
             // Another member may have taken its place.
             self.shared.look_at_next_call();
@@ -85,20 +85,21 @@ impl Balanced {
             Reply::Failed(why) => failed = Some(why),
             reply => sink(reply),
         };
-        match Shared::may_hurry(call, || self.shared.has_others(choices, 0)) {
+        let hurries = self.shared.may_hurry(choices, call);
+        match hurries {
             true => choices[which].channel().pass_on(&Call { hurries: true, ..*call }, sink_but_failures),
             false => choices[which].channel().pass_on(call, sink_but_failures),
         };
         let Some(why) = failed else { return health.end_untimed() };
         drop(under_way);
-        self.go_on((choices.clone(), which, begun), why, call, sink);
+        self.go_on((choices.clone(), which, begun), hurries, why, call, sink);
     }
 
     /// Makes a call, and notes how long it takes.
     #[inline(never)]
     fn call_timed(&self, choices: Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
         self.shared.retries.add_call();
-        let mut attempts = Attempts::default();
+        let mut attempts = Attempts::new(false);
         match self.attempt(choices, &mut attempts, call, sink) {
             Ok(None) => {}
             Ok(Some((at, why))) => self.go_on_after(at, why, &mut attempts, call, sink),
@@ -111,13 +112,14 @@ impl Balanced {
     fn go_on(
         &self,
         (choices, which, begun): (Arc<[Choice]>, usize, Option<Time>),
+        hurried: bool,
         why: CallFailed,
         call: &Call<'_>,
         sink: Sink<'_>,
     ) {
         let begun = begun.unwrap_or_else(|| self.shared.env.now());
         self.shared.note(&choices, which, begun, Some(&why));
-        self.go_on_after((choices, which, begun), why, &mut Attempts::default(), call, sink);
+        self.go_on_after((choices, which, begun), why, &mut Attempts::new(hurried), call, sink);
     }
 
     /// Makes a call again at other members, if it did not run for a reason that lies with the member.
@@ -152,7 +154,7 @@ impl Balanced {
                 Err(_) => break,
             }
         }
-        sink(Reply::Failed(failure));
+        sink(Reply::Failed(attempts.of_all(failure)));
     }
 
     /// Makes an attempt of a call. Returns how it has failed, and at which member.
@@ -171,7 +173,7 @@ impl Balanced {
         let within = attempts.within(call.within, asked);
         let (which, begun) = shared.choose(&mut choices, self.policy, (asked, within), &attempts.met)?;
         let within = attempts.began(within, asked, begun);
-        let hurries = Shared::may_hurry(call, || attempts.has_others(shared, &choices));
+        let hurries = call.sending.is_none() && attempts.may_hurry(shared, &choices, within);
         let failed = shared.call_at((&choices, which), begun, &Call { within, hurries, ..*call }, sink);
         Ok(failed.map(|why| ((choices, which, begun), why)))
     }

@@ -114,11 +114,11 @@ impl Started {
         start: impl FnOnce(&dyn Channel, Call<'_>) -> Pending,
     ) -> Result<Started, CallFailed> {
         shared.retries.add_call();
-        let mut attempts = Attempts::default();
+        let mut attempts = Attempts::new(false);
         let (attempt, within) = Attempt::begin((shared, policy), call, &mut attempts)?;
         let call = &Call { within, ..*call };
+        let hurries = call.sending.is_none() && attempts.may_hurry(shared, &attempt.choices, call.within);
         let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts });
-        let hurries = Shared::may_hurry(call, || shared.has_others(&attempt.choices, 0));
         let channel = &**attempt.channel();
         let pending = match &kept {
             Some(kept) => kept.call.start((call.within, hurries), |call| start(channel, call)),
@@ -147,7 +147,10 @@ impl Started {
         let Some(why) = failure else { return Ended::Well };
         match self.start_again(&why, start) {
             Some(()) => Ended::GoesOn,
-            None => Ended::Failed(why),
+            None => Ended::Failed(match &self.kept {
+                Some(kept) => kept.attempts.of_all(why),
+                None => why,
+            }),
         }
     }
 
@@ -183,7 +186,7 @@ impl Started {
         let within = kept.attempts.within(kept.call.within, now);
         let channel = &**self.attempt.channel();
         let Attempt { shared, choices, .. } = &self.attempt;
-        let hurries = within.is_some() && kept.attempts.has_others(shared, choices);
+        let hurries = kept.attempts.may_hurry(shared, choices, within);
         self.pending = Some(kept.call.start_again((within, hurries), |call| start(channel, call)));
         Some(())
     }

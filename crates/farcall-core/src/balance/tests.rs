@@ -182,6 +182,31 @@ fn a_call_that_may_have_run_is_made_once() {
     assert_eq!(calls(&servers).iter().sum::<u32>(), 1);
 }
 
+/// The call may have run at one member, and the other one has refused it.
+#[test]
+fn a_call_that_may_have_run_at_one_member_is_not_said_not_to_have_run() {
+    static PROCEDURE: Procedure = Procedure { idempotent: true, ..crate::stub::BATCH };
+    let (group, servers) = Group::of(2);
+    servers.iter().for_each(|server| server.fails.store(true, Ordering::Relaxed));
+    servers[0].ran.store(true, Ordering::Relaxed);
+    let stub = group.balancer().round_robin();
+    let told = |reply: Reply<'_>| {
+        let why = decode_reply::<(), crate::Never>(reply).unwrap_err();
+        assert_eq!(CallFailed::from(why).ran(), Ran::Maybe);
+    };
+    for calls_made in [2, 4, 6, 8] {
+        with_call(|call| {
+            let call = Call { procedure: &PROCEDURE, ..call };
+            if calls_made < 6 {
+                stub.channel().call(call, &mut |reply| told(reply));
+            } else {
+                stub.channel().start(call).wait(&mut |reply| told(reply));
+            }
+        });
+        assert_eq!(calls(&servers).iter().sum::<u32>(), calls_made);
+    }
+}
+
 #[test]
 fn when_all_members_refuse_few_calls_are_made_again() {
     let (group, servers) = Group::of(4);

@@ -47,6 +47,13 @@ impl Default for Shedding {
     }
 }
 
+impl Shedding {
+    /// Forgets how many conversations were found that are not idle, because there are not too many activities.
+    fn forget_search(&mut self) {
+        (self.busy, self.nothing_idle) = ((0, 0), false);
+    }
+}
+
 /// What a search for calls to drop has found.
 #[derive(Default)]
 struct Search {
@@ -149,13 +156,15 @@ impl Server {
     pub(super) fn enforce_slots(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
             self.forget_widest(now);
+        } else if self.shedding.nothing_idle {
+            self.shedding.forget_search();
         }
     }
 
     #[cold]
     fn forget_widest(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) <= max_slots(&self.config) {
-            (self.shedding.busy, self.shedding.nothing_idle) = ((0, 0), false);
+            self.shedding.forget_search();
             return;
         }
         let Some(host) = self.heaviest(Kept::Activities, None) else { return };

@@ -337,7 +337,9 @@ fn a_call_returns_to_the_only_member_if_the_former_one_is_gone() {
 fn return_from_former(sim: &Sim, broken: Option<Rule>) {
     let replicas = start(sim, 2);
     let group = import();
-    let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+    // Within ten seconds, the client learns that the former member is gone, and not only silent.
+    let within = Duration::from_secs(if sim.below(2) == 0 { 2 } else { 10 });
+    let stub = group.balancer().round_robin().within(within);
     (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
     sim.lose_names();
     sim.publish_again("Store/0");
@@ -351,9 +353,38 @@ fn return_from_former(sim: &Sim, broken: Option<Rule>) {
         let ended = if is_started { stub.start().get(1).wait() } else { stub.get(1) };
         assert_eq!(ended, Ok(1));
     });
-    sim.sleep(Duration::from_millis(1_200));
+    sim.sleep(within * 3 / 5);
     replicas[0].process.resume();
     call.wait();
+}
+
+/// Several calls of one balancer are under way at the only member that is listed when it stops.
+#[test]
+fn all_calls_of_a_balancer_go_to_the_former_member_while_the_only_one_is_stopped() {
+    check(20, |sim| {
+        let replicas = start(sim, 2);
+        let group = import();
+        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+        sim.lose_names();
+        sim.publish_again("Store/0");
+        sim.sleep(Duration::from_millis(200));
+        assert_eq!(group.len(), 1, "{group:?}");
+        replicas[0].process.pause();
+        let client = sim.process("clients", move || {
+            let calls = (0..6).map(|number| {
+                let stub = stub.clone();
+                sim::spawn(move || {
+                    sim::sleep(Duration::from_millis(number * sim::below(60)));
+                    let ended = if number < 3 { stub.start().get(number).wait() } else { stub.get(number) };
+                    assert_eq!(ended, Ok(number));
+                })
+            });
+            calls.collect::<Vec<_>>().into_iter().for_each(|call| call.join());
+        });
+        client.wait();
+        replicas[0].process.resume();
+    });
 }
 
 /// The registry is silent, and so are all servers: the group is asked for its members again, in vain.
