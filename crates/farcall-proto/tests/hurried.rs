@@ -71,6 +71,15 @@ fn a_call_whose_server_stopped_after_it_had_said_so_fails_at_half_of_its_time_to
 }
 
 #[test]
+fn a_call_that_was_detached_has_its_whole_time() {
+    let mut pair = Pair::acquainted();
+    let (id, deadline) = hurried(&mut pair, true);
+    pair.client.detach(id, false);
+    pair.sent();
+    assert_eq!(until_ended(&mut pair, |_| false), deadline);
+}
+
+#[test]
 fn a_call_that_the_server_executes_has_its_whole_time() {
     let mut pair = Pair::acquainted();
     let (_, deadline) = hurried(&mut pair, true);

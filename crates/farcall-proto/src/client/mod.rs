@@ -561,6 +561,8 @@ impl Conversation {
             return;
         }
         slot.detached = true;
+        // Nobody tries it elsewhere.
+        slot.timing.margin = Margin::default();
         if slot.timing.first_sent.is_some() && !later {
             self.timers.forget_doubt(Position::of_call(id.activity, id.sequence));
             self.want(id.activity, Want::PROBE);
