@@ -338,18 +338,12 @@ impl Shared {
     }
 
     /// Returns whether a call may go on elsewhere if its first member has not begun it in half of its time: it has
-    /// a deadline, and there are [others](Shared::has_others). The items of a stream are sent once, so such a
+    /// a deadline, and there are others, or former ones that still take calls. The items of a stream are sent once, so such a
     /// call has all of its time at one member.
     #[inline]
     fn may_hurry(&self, choices: &[Choice], call: &Call<'_>) -> bool {
-        call.within.is_some() && call.sending.is_none() && self.has_others(choices, 0)
-    }
-
-    /// Returns whether there are members besides the one that a call goes to now and those that it has `met`,
-    /// or former ones that still take calls.
-    #[inline]
-    fn has_others(&self, choices: &[Choice], met: usize) -> bool {
-        choices.len() > met + 1 || self.roster.has_former()
+        let has_others = || choices.len() > 1 || self.roster.has_former();
+        call.within.is_some() && call.sending.is_none() && has_others()
     }
 
     /// Has the next call look whether it is time to ask for the members.

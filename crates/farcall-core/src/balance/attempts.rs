@@ -95,7 +95,7 @@ pub(super) struct Attempts {
     /// Whether the latest member was given half of the time, so that the call could go on elsewhere.
     hurried: bool,
     /// Whether one of the attempts ran.
-    ran: Ran,
+    pub ran: Ran,
     /// Whether the group was asked for its members after the latest failure.
     pub has_asked: bool,
     /// Until when the call may take, if it has a deadline, and has failed once or has waited for the members.
@@ -182,13 +182,14 @@ impl Attempts {
         why.but_ran(ran)
     }
 
-    /// Returns whether there are [others](Shared::has_others) for a call besides the member of `choices` that
-    /// it goes to now. After it has tried former ones, these are the members that it has met, once more.
+    /// Returns whether there are others for a call besides the member of `choices` that it goes to now. After it has tried former ones, these are the members that it has met, once more.
     fn has_others(&self, shared: &Shared, choices: &[Choice]) -> bool {
+        // Members that it has met may have left the list, and others have come.
+        let not_met = choices.iter().filter(|choice| !self.has_met(choice)).count();
         match (self.has_tried_former, self.is_second_round) {
-            (false, _) => shared.has_others(choices, self.met.len()),
+            (false, _) => not_met > 1 || shared.roster.has_former(),
             (true, false) => !breaks(Rule::FormerGiveBack, || shared.env.clone()),
-            (true, true) => choices.len() > 1 + self.met.len().max(self.failed),
+            (true, true) => not_met > 1 && choices.len() > 1 + self.failed,
         }
     }
 
@@ -201,8 +202,11 @@ impl Attempts {
 
     /// Returns whether the call has met all members that there are now.
     fn has_met_all(&self, shared: &Shared) -> bool {
-        let is_met = |choice: &Choice| self.met.iter().any(|met| Arc::ptr_eq(met, &choice.health));
-        shared.list.get().iter().all(is_met)
+        shared.list.get().iter().all(|choice| self.has_met(choice))
+    }
+
+    fn has_met(&self, choice: &Choice) -> bool {
+        self.met.iter().any(|met| Arc::ptr_eq(met, &choice.health))
     }
 
     /// Asks the group for its members now.

@@ -166,6 +166,25 @@ impl Health {
         self.heard.store(now.as_nanos(), Relaxed);
     }
 
+    /// Notes that the caller gives up a call that began at `begun`, before it has ended; `None` if the call read
+    /// no clock. Returns whether the member was silent meanwhile. Then it gets no calls for a moment, as after
+    /// a failure.
+    pub fn give_up(&self, begun: Option<Time>, now: Time) -> bool {
+        let waited = begun.map_or(0, |begun| now.since(begun).as_nanos() as u64);
+        // Other calls may have ended meanwhile.
+        let waited = if self.heard.load(Relaxed) == 0 { waited } else { waited.min(self.silence(now)) };
+        let is_silent = waited > self.longest_silence();
+        if is_silent {
+            self.noted.store(now.as_nanos(), Relaxed);
+            self.failures_in_a_row.fetch_add(1, SeqCst);
+        }
+        if is_silent || begun.is_none() {
+            // The next call reads the clock.
+            self.troubled.store(1, SeqCst);
+        }
+        is_silent
+    }
+
     /// Follows rises at once, and falls slowly: the longer ago the last note is, the more a new one counts.
     fn note_latency(&self, took: u64, now: Time) {
         let now = now.as_nanos();
@@ -286,9 +305,13 @@ impl Health {
 
     #[inline]
     fn is_silent(&self, now: Time) -> bool {
-        self.outstanding.load(Relaxed) > 0
-            && self.silence(now)
-                > SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
+        self.outstanding.load(Relaxed) > 0 && self.silence(now) > self.longest_silence()
+    }
+
+    /// Returns for how long the member ends no call, at most, while it is well.
+    #[inline]
+    fn longest_silence(&self) -> u64 {
+        SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
     }
 
     /// Returns whether the next call may try a member that is on trial: none is outstanding, or those that
@@ -472,6 +495,36 @@ mod tests {
             end(&health, at(1000 * second), at(1000 * second + 1), None);
         }
         assert!(latency(&health) < 3, "{}", latency(&health));
+    }
+
+    #[test]
+    fn calls_that_are_given_up_show_that_a_member_is_silent() {
+        let health = Health::new(at(0), false);
+        health.begin(at(1));
+        end(&health, at(1), at(2), None);
+        // Of two calls, one ends shortly before the other one is given up.
+        health.begin(at(10));
+        health.begin(at(10));
+        end(&health, at(10), at(900), None);
+        assert!(!health.give_up(Some(at(10)), at(950)));
+        health.leave();
+        assert!(health.idle_latency().is_some());
+        for begun in [20_000, 40_000] {
+            health.begin(at(begun));
+            assert!(health.give_up(Some(at(begun)), at(begun + 10_000)));
+            health.leave();
+            assert_eq!(health.idle_latency(), None);
+            assert_eq!(health.standing(at(begun + 10_001)), Standing::Out);
+            assert_eq!(health.standing(at(begun + 10_200)), Standing::OnTrial);
+        }
+        health.begin(at(60_000));
+        end(&health, at(60_000), at(60_001), None);
+        assert!(health.idle_latency().is_some());
+        // A call that read no clock has the next one read it.
+        health.begin_untimed();
+        assert!(!health.give_up(None, at(70_000)));
+        health.leave();
+        assert_eq!((health.idle_latency(), health.standing(at(70_000))), (None, Standing::In));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::attempts::Attempts;
 use super::{Choice, Policy, Shared};
-use crate::CallFailed;
 use crate::env::Time;
+use crate::retry::either_ran;
 use crate::stub::{Call, Channel, KeptCall, PendingCall, Reply, Sink};
 use crate::wait::{ReadyList, WaitPoint};
+use crate::{CallFailed, Kind, Ran};
 
 /// A started call.
 pub(super) struct Started {
@@ -18,6 +19,8 @@ pub(super) struct Started {
     attempt: Attempt,
     /// What another attempt takes, if there may be one.
     kept: Option<Kept>,
+    /// Whether one of the attempts before it was cancelled ran.
+    ran: Ran,
 }
 
 /// An attempt that has not ended.
@@ -80,6 +83,9 @@ impl Attempt {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        if failure.is_some_and(|why| why.kind() == Kind::Cancelled) {
+            return self.give_up();
+        }
         let Attempt { shared, choices, which, begun, .. } = self;
         let health = &choices[*which].health;
         health.leave();
@@ -92,13 +98,30 @@ impl Attempt {
         }
         shared.note(choices, *which, begun.unwrap_or_else(|| shared.env.now()), failure);
     }
+
+    /// Notes that the caller has given the call up.
+    fn give_up(&self) {
+        let Choice { health, .. } = &self.choices[self.which];
+        let is_silent = health.give_up(self.begun, self.shared.env.now());
+        health.leave();
+        if is_silent {
+            self.channel().suspect();
+        }
+    }
+
+    /// Notes that nobody waits for the call any more, although it goes on.
+    fn let_go(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.choices[self.which].health.leave();
+        }
+    }
 }
 
-/// Notes a call that was given up.
+/// Notes a call that was given up. Its member may be silent.
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.ended {
-            self.choices[self.which].health.leave();
+            self.give_up();
         }
     }
 }
@@ -124,7 +147,7 @@ impl Started {
             Some(kept) => kept.call.start((call.within, hurries), |call| start(channel, call)),
             None => start(channel, *call),
         };
-        Ok(Started { pending: Some(pending), attempt, kept })
+        Ok(Started { pending: Some(pending), attempt, kept, ran: Ran::No })
     }
 
     /// Starts a call at this member, which it stays with.
@@ -133,7 +156,7 @@ impl Started {
         start: impl FnOnce(&dyn Channel) -> Pending,
     ) -> Started {
         let attempt = Attempt::at(shared, choices, which, shared.env.now());
-        Started { pending: Some(start(&**attempt.channel())), attempt, kept: None }
+        Started { pending: Some(start(&**attempt.channel())), attempt, kept: None, ran: Ran::No }
     }
 
     /// Notes how an attempt ended. Starts the call again at another member by `start`, if it has failed and
@@ -149,7 +172,10 @@ impl Started {
             Some(()) => Ended::GoesOn,
             None => Ended::Failed(match &self.kept {
                 Some(kept) => kept.attempts.of_all(why),
-                None => why,
+                None => {
+                    let ran = either_ran(self.ran, why.ran());
+                    why.but_ran(ran)
+                }
             }),
         }
     }
@@ -268,19 +294,23 @@ impl PendingCall for Started {
     }
 
     fn cancel(&mut self) {
-        self.kept = None;
+        if let Some(kept) = self.kept.take() {
+            self.ran = kept.attempts.ran;
+        }
         if let Some(pending) = &mut self.pending {
             pending.cancel();
         }
     }
 
     fn detach(mut self: Box<Self>) {
+        self.attempt.let_go();
         if let Some(pending) = self.pending.take() {
             pending.detach();
         }
     }
 
     fn detach_later(mut self: Box<Self>) {
+        self.attempt.let_go();
         if let Some(pending) = self.pending.take() {
             pending.detach_later();
         }

@@ -207,6 +207,52 @@ fn a_call_that_may_have_run_at_one_member_is_not_said_not_to_have_run() {
     }
 }
 
+/// A call that may have run at one member is cancelled before it is sent to the other one.
+#[test]
+fn a_cancelled_call_that_may_have_run_is_not_said_not_to_have_run() {
+    static PROCEDURE: Procedure = Procedure { idempotent: true, ..crate::stub::BATCH };
+    /// Says nothing until the call is cancelled.
+    struct Unsent;
+    impl Channel for Unsent {
+        fn call(&self, _: Call<'_>, _: Sink<'_>) {}
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            Box::new(Unsent)
+        }
+    }
+    impl PendingCall for Unsent {
+        fn wait(self: Box<Self>, sink: Sink<'_>) {
+            sink(Reply::Failed(CallFailed::new(Kind::Cancelled, Ran::No)));
+        }
+        fn poll(&mut self, _: &mut Context<'_>, _: Sink<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+        fn cancel(&mut self) {}
+        fn detach(self: Box<Self>) {}
+    }
+    let fails = Arc::<Server>::default();
+    fails.fails.store(true, Ordering::Relaxed);
+    fails.ran.store(true, Ordering::Relaxed);
+    let members: [(&str, Arc<dyn Channel>); 2] =
+        [("a", Arc::new(To(fails.clone()))), ("b", Arc::new(Unsent))];
+    let members = members.map(|(name, channel)| Member::new(name, Binding::new(channel)));
+    let stub = Balancer::<Stub>::new(Arc::new(Members::new(members.into())), MAX_MEMBERS).round_robin();
+    for number in 0..2 {
+        let mut call = with_call(|call| stub.channel().start(Call { procedure: &PROCEDURE, ..call }));
+        let polled = call.poll(&mut Context::from_waker(Waker::noop()), &mut |_| {});
+        assert!(polled.is_pending());
+        call.cancel();
+        let was_at_both = fails.calls.load(Ordering::Relaxed) > 0;
+        call.wait(&mut |reply| {
+            let why = CallFailed::from(decode_reply::<(), crate::Never>(reply).unwrap_err());
+            assert_eq!(why.ran(), if was_at_both { Ran::Maybe } else { Ran::No }, "call {number}");
+        });
+        if was_at_both {
+            return;
+        }
+    }
+    panic!("no call went to the member that fails");
+}
+
 #[test]
 fn when_all_members_refuse_few_calls_are_made_again() {
     let (group, servers) = Group::of(4);

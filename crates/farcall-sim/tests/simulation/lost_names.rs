@@ -358,6 +358,40 @@ fn return_from_former(sim: &Sim, broken: Option<Rule>) {
     call.wait();
 }
 
+/// One of three servers drains while another one is stopped.
+#[test]
+fn a_call_that_a_draining_member_refuses_does_not_spend_its_time_at_a_stopped_one() {
+    check(20, |sim| {
+        let replicas = start(sim, 3);
+        let over = Arc::<AtomicBool>::default();
+        let ends = over.clone();
+        let client = sim.process("client", move || {
+            let group = import();
+            let stub = group.balancer().round_robin().within(Duration::from_secs(4));
+            for number in 0.. {
+                if ends.load(SeqCst) {
+                    break;
+                }
+                let ended = if number % 2 == 0 { stub.start().get(number).wait() } else { stub.get(number) };
+                assert_eq!(ended, Ok(number));
+                sim::sleep(Duration::from_millis(sim::below(10)));
+            }
+        });
+        sim.sleep(Duration::from_secs(1));
+        for _ in 0..5 {
+            replicas[1].process.pause();
+            pause(sim, 20);
+            replicas[0].drain();
+            sim.sleep(Duration::from_secs(5));
+            replicas[1].process.resume();
+            replicas[0].restart();
+            sim.sleep(Duration::from_secs(12));
+        }
+        over.store(true, SeqCst);
+        client.wait();
+    });
+}
+
 /// Several calls of one balancer are under way at the only member that is listed when it stops.
 #[test]
 fn all_calls_of_a_balancer_go_to_the_former_member_while_the_only_one_is_stopped() {

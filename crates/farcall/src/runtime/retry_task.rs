@@ -171,13 +171,30 @@ impl RetryTask {
                     false => importer.try_again(retry, &target, failure, (procedure, call.deadline))?,
                 }
             }
-            let target = importer.target_later(retry, call.bind_by(), || self.is_wanted(call)).await;
-            let target = target.map_err(|why| retry.no_server_found(why))?;
+            let target = self.target(call, retry).await.map_err(|why| retry.no_server_found(why))?;
             failed = match self.attempt(call, &target).await? {
                 Came::Outcome(Outcome::Failed(failure)) => Some((target, failure)),
                 came => return Ok((came, target)),
             };
         }
+    }
+
+    /// Returns the server to call. Binds if there is no binding.
+    async fn target(&self, call: &EncodedCall, retry: &Retry) -> Result<Arc<Target>, CallFailed> {
+        loop {
+            let by = self.bind_by(call);
+            match call.importer.target_later(retry, by, || self.is_wanted(call)).await {
+                // It was detached meanwhile.
+                Err(_) if by != self.bind_by(call) => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Returns until when to wait for a server that executes the call. One that was detached has all of its
+    /// time, because nobody tries another server.
+    fn bind_by(&self, call: &EncodedCall) -> Option<Time> {
+        if lock(&self.state).detached { call.deadline } else { call.bind_by() }
     }
 
     /// Returns an error if the call is not to be made any more: its caller has cancelled it, or its deadline
@@ -186,7 +203,7 @@ impl RetryTask {
         if lock(&self.state).cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
         }
-        match call.bind_by() {
+        match self.bind_by(call) {
             Some(deadline) if deadline <= call.importer.inner.env.now() => Err(call.importer.too_late()),
             _ => Ok(()),
         }
