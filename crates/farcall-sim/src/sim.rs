@@ -160,6 +160,13 @@ impl Sim {
         self.world.services.name_host(name, processes.iter().map(address).collect());
     }
 
+    /// Makes each question to the registry fail at once from now on, as if its process had ended; or has it
+    /// answer again, with `ended` false.
+    pub fn end_registry(&self, ended: bool) {
+        self.world.lock().note(&[18, ended.into()], || format!("the registry has ended: {ended}"));
+        self.world.services.end_registry(ended);
+    }
+
     /// Makes the registry answer nothing from now on, or answer again, with `silent` false. Questions that
     /// were put meanwhile are answered then. With an odd seed the silent registry does not keep deadlines, as
     /// one of a user's: then farcall asks it in threads of its own.

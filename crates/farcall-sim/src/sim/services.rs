@@ -1,5 +1,5 @@
 //! The services of a simulated network that processes ask: the registry, and the resolver of hosts' names.
-//! Both can fall silent.
+//! Both can fall silent, and the registry can end.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +18,8 @@ pub(super) struct Services(Mutex<State>);
 struct State {
     hosts: BTreeMap<String, Vec<IpAddr>>,
     registry_is_silent: bool,
+    /// Whether each question fails at once.
+    registry_has_ended: bool,
     /// Whether the registry ends questions that have a time when that is over. Otherwise they wait on.
     ignores_deadlines: bool,
     resolver_is_silent: bool,
@@ -34,6 +36,10 @@ impl Services {
         state.ignores_deadlines = ignores_deadlines;
     }
 
+    pub(super) fn end_registry(&self, ended: bool) {
+        self.lock().registry_has_ended = ended;
+    }
+
     pub(super) fn keeps_deadlines(&self) -> bool {
         !self.lock().ignores_deadlines
     }
@@ -45,14 +51,20 @@ impl Services {
     /// Waits by `sleep` until the registry answers, for `within` at most.
     ///
     /// # Errors
-    /// The time is over.
+    /// The time is over, or the registry has ended.
     pub(super) fn ask_registry(&self, within: Option<Duration>, sleep: impl Fn(Duration)) -> Result<()> {
         let mut left = within.filter(|_| self.keeps_deadlines());
+        let unavailable = |why: &str| {
+            let (registry, why) = ("the simulated one".to_owned(), why.to_owned());
+            Err(Error::Unavailable { registry, why })
+        };
+        if self.lock().registry_has_ended {
+            return unavailable("it has ended");
+        }
         while self.lock().registry_is_silent {
             let pause = left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY));
             if pause.is_zero() {
-                let (registry, why) = ("the simulated one".to_owned(), "it is silent".to_owned());
-                return Err(Error::Unavailable { registry, why });
+                return unavailable("it is silent");
             }
             sleep(pause);
             left = left.map(|left| left - pause);

@@ -92,6 +92,12 @@ impl Binding {
         lock(&self.state).unmet().cloned()
     }
 
+    /// Returns the server as the registry listed it last, if this is a member of a group that follows the
+    /// registry.
+    pub(super) fn listed(&self) -> Option<Entry> {
+        lock(&self.state).listed.as_ref().map(|listed| listed.entry.clone())
+    }
+
     /// Notes that an export was asked for in vain.
     pub(super) fn note_met(&self, export: u64) {
         lock(&self.state).meet(export);

@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_names::Name;
+use farcall_names::{Entry, Name};
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
@@ -541,13 +541,15 @@ impl Importer {
         self.bound.get().is_some_and(|target| !target.is_drained()) || self.bound.has_unmet()
     }
 
-    /// Binds to a server that the registry listed until it lost all its entries. `why` is why the name was
-    /// not bound.
+    /// Binds to a server that the registry listed until it failed, or lost all its entries. `why` is why the
+    /// name was not bound.
     #[cold]
     fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
-        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.bound.unmet()) else { return Err(why) };
+        let Some(entry) = self.formerly_listed(why.kind()) else { return Err(why) };
         let all = Name::Type(entry.type_name.clone());
-        if self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty()) {
+        if why.kind() == Kind::NoSuchName
+            && self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty())
+        {
             return Err(why);
         }
         let (export, briefly) = (entry.export, self.inner.env.now() + bind::SILENT_SERVER_TIME);
@@ -561,6 +563,16 @@ impl Importer {
         })
     }
 
+    /// Returns the server as the registry listed it last, if it may be there although the name was not bound
+    /// for a reason of this kind.
+    fn formerly_listed(&self, why: Kind) -> Option<Entry> {
+        match why {
+            Kind::Registry => self.bound.listed(),
+            Kind::NoSuchName => self.bound.unmet(),
+            _ => None,
+        }
+    }
+
     /// Binds as [`Importer::bind_unlisted`] does, for a task.
     #[cold]
     async fn bind_unlisted_later(
@@ -569,11 +581,13 @@ impl Importer {
         deadline: Option<Time>,
         over: impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Arc<Target>, CallFailed> {
-        let (Kind::NoSuchName, Some(entry)) = (why.kind(), self.bound.unmet()) else { return Err(why) };
-        let all = Name::Type(entry.type_name.clone());
-        let listed = self.inner.entries_later(&all, false, deadline, &over).await;
-        if listed.is_ok_and(|entries| !entries.is_empty()) {
-            return Err(why);
+        let Some(entry) = self.formerly_listed(why.kind()) else { return Err(why) };
+        if why.kind() == Kind::NoSuchName {
+            let all = Name::Type(entry.type_name.clone());
+            let listed = self.inner.entries_later(&all, false, deadline, &over).await;
+            if listed.is_ok_and(|entries| !entries.is_empty()) {
+                return Err(why);
+            }
         }
         let export = entry.export;
         let bound = self.ask(Candidate::of_entries(&[entry]), true)?.wait(&over).await;
