@@ -56,6 +56,8 @@ pub struct Call {
     pub client: usize,
     /// The called server.
     pub server: usize,
+    /// The server whose address the client calls. A client may call an export of another server there.
+    called: usize,
     /// The export that the caller had in mind.
     pub export: u64,
     /// The procedure.
@@ -87,7 +89,7 @@ pub struct Call {
     /// How often the call was executed by a server that was then restored from an earlier snapshot.
     pub undone: u32,
     /// Whether the call was neither executed nor refused when the snapshot was taken from which its server
-    /// was restored.
+    /// was restored, or was made shortly after the restoration.
     unsettled: bool,
     /// Whether a server said that the call will never be executed.
     pub refused: bool,
@@ -285,7 +287,9 @@ impl Oracle {
 
     /// Notes a call. It goes to the server that has the export.
     pub fn made(&mut self, mut call: Call) {
+        call.called = call.server;
         call.server = self.exports.get(&call.export).copied().unwrap_or(call.server);
+        call.unsettled = self.hears_undone_words(call.server, call.started);
         let done = call.import.map_or(0, |import| self.imports[import].done);
         (call.version, call.done) = (self.versions[call.server], done);
         self.calls.push(call);

@@ -38,8 +38,8 @@ struct Direction {
     handled: u32,
 }
 
-/// The most that clients and servers have lent one another, in bytes: by the client, the server, and the end
-/// that may send.
+/// The most that clients and servers have lent one another, in bytes: by the client, the server whose address
+/// it calls, and the end that may send.
 pub(super) type Loans = HashMap<(usize, usize, End), u64>;
 
 /// Returns how many bytes beyond those that its user has taken a receiver may allow, unless it has lent more.
@@ -51,8 +51,8 @@ impl Oracle {
     /// Returns the most that the other end of a call may have lent this one by now. An end lends what it
     /// allows in any direction of the conversation.
     fn loan(&mut self, call: usize, to: End) -> &mut u64 {
-        let Call { client, server, .. } = self.calls[call];
-        self.loans.entry((client, server, to)).or_default()
+        let Call { client, called, .. } = self.calls[call];
+        self.loans.entry((client, called, to)).or_default()
     }
 
     /// Notes that a server begins to execute a call with exchanges.

@@ -9,6 +9,10 @@ use super::{Call, Life, Oracle, State, pattern};
 use crate::memory::Head;
 use crate::net::Nanos;
 
+/// For how long clients still hear what a restored server had said since the snapshot, or take it to be about
+/// a later conversation: the restored server gives the same identifiers again.
+const UNDONE_WORDS_ARE_HEARD_FOR: Nanos = 1_000_000_000;
+
 /// The undone work of restored servers.
 #[derive(Default)]
 pub(super) struct Undone {
@@ -74,6 +78,12 @@ impl Oracle {
         self.lives[living] = Life { born, paused: paused + (now - then) };
     }
 
+    /// Returns whether what a restored server said before may be about a call that is made now.
+    pub(super) fn hears_undone_words(&self, server: usize, now: Nanos) -> bool {
+        let restored = self.undone.memories.iter().filter(|memory| memory.server == server);
+        restored.map(|memory| memory.at).any(|at| now < at + UNDONE_WORDS_ARE_HEARD_FOR)
+    }
+
     /// Returns whether the server of that export was restored, so that its posted writes need be neither in
     /// order nor done once.
     pub fn was_restored(&self, export: u64) -> bool {
@@ -111,7 +121,8 @@ impl Oracle {
     }
 
     /// Returns whether the call may run although it was reported as not run: before the snapshot of its
-    /// server it was neither executed nor refused, and after the restoration no user refused it.
+    /// server it was neither executed nor refused, or was not made, and after the restoration no user refused
+    /// it.
     pub(super) fn is_undone(&self, call: &Call) -> bool {
         call.unsettled && !call.refused
     }
