@@ -337,9 +337,9 @@ impl Shared {
         self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
     }
 
-    /// Returns whether a call may go on elsewhere if its first member has not begun it in half of its time: it has
-    /// a deadline, and there are others, or former ones that still take calls. The items of a stream are sent once, so such a
-    /// call has all of its time at one member.
+    /// Returns whether a call may go on elsewhere if its first member has not begun it in half of its time:
+    /// it has a deadline, and there are others, or former ones that still take calls. The items of a stream
+    /// are sent once, so such a call has all of its time at one member.
     #[inline]
     fn may_hurry(&self, choices: &[Choice], call: &Call<'_>) -> bool {
         let has_others = || choices.len() > 1 || self.roster.has_former();

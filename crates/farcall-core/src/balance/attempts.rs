@@ -103,7 +103,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// The first attempt was given half of the time, or all of it.
+    /// Returns the attempts of a call whose first one was given half of the time, or all of it.
     pub fn new(hurried: bool) -> Attempts {
         Attempts {
             met: Vec::new(),
@@ -170,7 +170,8 @@ impl Attempts {
         }
     }
 
-    /// Returns whether a call that has met all members may go to former ones, or from those back to the members.
+    /// Returns whether a call that has met all members may go to former ones, or from those back to the
+    /// members.
     fn is_for_former(&self, shared: &Shared, why: &CallFailed, procedure: &Procedure) -> bool {
         let may_return = self.has_tried_former && !self.is_second_round;
         is_for_former((shared, may_return), why, procedure)
@@ -182,7 +183,8 @@ impl Attempts {
         why.but_ran(ran)
     }
 
-    /// Returns whether there are others for a call besides the member of `choices` that it goes to now. After it has tried former ones, these are the members that it has met, once more.
+    /// Returns whether there are others for a call besides the member of `choices` that it goes to now. After
+    /// it has tried former ones, these are the members that it has met, once more.
     fn has_others(&self, shared: &Shared, choices: &[Choice]) -> bool {
         // Members that it has met may have left the list, and others have come.
         let not_met = choices.iter().filter(|choice| !self.has_met(choice)).count();

@@ -166,9 +166,9 @@ impl Health {
         self.heard.store(now.as_nanos(), Relaxed);
     }
 
-    /// Notes that the caller gives up a call that began at `begun`, before it has ended; `None` if the call read
-    /// no clock. Returns whether the member was silent meanwhile. Then it gets no calls for a moment, as after
-    /// a failure.
+    /// Notes that the caller gives up a call that began at `begun`, before it has ended; `None` if the call
+    /// read no clock. Returns whether the member was silent meanwhile. Then it gets no calls for a moment, as
+    /// after a failure.
     pub fn give_up(&self, begun: Option<Time>, now: Time) -> bool {
         let waited = begun.map_or(0, |begun| now.since(begun).as_nanos() as u64);
         // Other calls may have ended meanwhile.
