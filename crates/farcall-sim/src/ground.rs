@@ -253,9 +253,8 @@ impl Ground {
             // These are questions, hints, and answers that come before there is a key.
             let is_hint = datagram.get(20).is_some_and(|kind| HINTS.contains(kind));
             let may_be_open = is_hint || binding && export_of(datagram).is_none_or(|export| export == 0);
-            // The server sends a hint in the scheme of the datagram that it answers, and a WELCOME in one that
-            // the BIND offers. The network may have changed these. A client believes no WELCOME for an offer
-            // that it has not made.
+            // The server sends a hint in the scheme of the datagram that it answers, and a WELCOME in one
+            // that the BIND offers. The network may have changed these.
             let is_open = datagram.get(1) == Some(&0) || is_hint && datagram.get(1) == Some(&1);
             let is_welcome = binding && host(from) < self.plan.servers && datagram.get(1) > Some(&1);
             if datagram.get(1) != Some(&scheme) && !(may_be_open && is_open) && !is_welcome {

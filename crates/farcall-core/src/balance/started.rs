@@ -170,13 +170,11 @@ impl Started {
         let Some(why) = failure else { return Ended::Well };
         match self.start_again(&why, start) {
             Some(()) => Ended::GoesOn,
-            None => Ended::Failed(match &self.kept {
-                Some(kept) => kept.attempts.of_all(why),
-                None => {
-                    let ran = either_ran(self.ran, why.ran());
-                    why.but_ran(ran)
-                }
-            }),
+            None => {
+                let earlier = self.kept.as_ref().map_or(self.ran, |kept| kept.attempts.ran);
+                let ran = either_ran(earlier, why.ran());
+                Ended::Failed(why.but_ran(ran))
+            }
         }
     }
 

@@ -48,7 +48,8 @@ impl Default for Shedding {
 }
 
 impl Shedding {
-    /// Forgets how many conversations were found that are not idle, because there are not too many activities.
+    /// Forgets how many conversations were found that are not idle, because there are not too many
+    /// activities.
     fn forget_search(&mut self) {
         (self.busy, self.nothing_idle) = ((0, 0), false);
     }
@@ -79,7 +80,10 @@ impl Server {
         }
         let Shedding { looks, spares, .. } = self.shedding;
         let found = self.search(now, (kind, budget), latest, (looks, spares));
-        let adapt = |most: usize, more| if more { 2 * most } else { most / 2 }.clamp(MIN_SPARED, MAX_SPARED);
+        let adapt = |most: usize, more: bool| {
+            let adapted = if more { 2 * most } else { most / 2 };
+            adapted.clamp(MIN_SPARED, MAX_SPARED)
+        };
         self.shedding.looks = adapt(looks, found.vain <= EASY_LOOKS * (1 + found.dropped));
         let latest_is_beyond = || {
             self.table.find(latest.0).is_some_and(|place| {
@@ -90,8 +94,8 @@ impl Server {
         self.shedding.spares = adapt(spares, found.beyond_share || latest_is_beyond());
     }
 
-    /// Drops calls until the budget is kept, or `looks` calls were found that cannot go. Spares `spares` calls
-    /// at most.
+    /// Drops calls until the budget is kept, or `looks` calls were found that cannot go. Spares at most
+    /// `spares` calls.
     fn search(
         &mut self,
         now: Time,

@@ -546,11 +546,11 @@ impl Importer {
     #[cold]
     fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
         let Some(entry) = self.formerly_listed(why.kind()) else { return Err(why) };
-        let all = Name::Type(entry.type_name.clone());
-        if why.kind() == Kind::NoSuchName
-            && self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty())
-        {
-            return Err(why);
+        if why.kind() == Kind::NoSuchName {
+            let all = Name::Type(entry.type_name.clone());
+            if self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty()) {
+                return Err(why);
+            }
         }
         let (export, briefly) = (entry.export, self.inner.env.now() + bind::SILENT_SERVER_TIME);
         let by = deadline.map_or(briefly, |deadline| deadline.min(briefly));
