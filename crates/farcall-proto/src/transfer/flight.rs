@@ -3,7 +3,7 @@
 //! A path can hold tens of thousands of fragments, and while one is missing, each that comes causes a report.
 //! So a report costs the fragments that it tells of, and not those under way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::Time;
 
@@ -34,8 +34,17 @@ impl Sent {
 pub(super) struct Flight {
     /// Fragments of bytes that were sent only once. The order of their bytes is that in which they were sent.
     first: VecDeque<Sent>,
-    /// Fragments of bytes that counted as lost before, in the order in which they were sent.
-    again: VecDeque<Sent>,
+    /// Fragments of bytes that counted as lost before.
+    again: Repeated,
+}
+
+/// Fragments in any order of their bytes. They do not overlap.
+#[derive(Debug, Default)]
+struct Repeated {
+    /// In the order in which they were sent.
+    sent: BTreeMap<u64, Sent>,
+    /// Where each begins, with its order.
+    starts: BTreeMap<u64, u64>,
 }
 
 impl Flight {
@@ -55,14 +64,15 @@ impl Flight {
     /// Adds a fragment that is being sent.
     pub fn push(&mut self, sent: Sent) {
         match sent.again {
-            true => self.again.push_back(sent),
+            true => self.again.push(sent),
             false => self.first.push_back(sent),
         }
     }
 
     /// Returns the number of the newest fragment's datagram.
     pub fn newest(&self) -> Option<u64> {
-        self.first.back().into_iter().chain(self.again.back()).map(|sent| sent.number).max()
+        let again = self.again.sent.last_key_value().map(|(_, sent)| sent.number);
+        self.first.back().map(|sent| sent.number).max(again)
     }
 
     /// Takes out the fragments that have arrived: those before `through`, and those within one of `ranges`.
@@ -87,15 +97,9 @@ impl Flight {
             }
         }
         if !self.again.is_empty() {
-            self.again.retain_mut(|sent| {
-                let whole = sent.end <= through
-                    || ranges.clone().any(|(from, to)| from <= sent.start && sent.end <= to);
-                match whole {
-                    true => arrived(sent),
-                    false => kept += shorten(sent, through),
-                }
-                !whole
-            });
+            self.again.take_within(0, through, &mut arrived);
+            kept += self.again.shorten(through);
+            ranges.for_each(|(from, to)| self.again.take_within(from, to, &mut arrived));
         }
         kept
     }
@@ -103,19 +107,59 @@ impl Flight {
     /// Takes out the fragments that are lost, and tells each to `lost`. A fragment that was sent before a
     /// lost one is lost, too.
     pub fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool, mut lost: impl FnMut(&Sent)) {
-        for sent in [&mut self.first, &mut self.again] {
-            while let Some(first) = sent.front().filter(|first| is_lost(first)) {
-                lost(first);
-                sent.pop_front();
-            }
+        while let Some(first) = self.first.front().filter(|first| is_lost(first)) {
+            lost(first);
+            self.first.pop_front();
         }
+        while let Some(first) = self.again.sent.first_entry().filter(|first| is_lost(first.get())) {
+            let first = first.remove();
+            self.again.starts.remove(&first.start);
+            lost(&first);
+        }
+    }
+}
+
+impl Repeated {
+    fn len(&self) -> usize {
+        self.sent.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    fn push(&mut self, sent: Sent) {
+        self.starts.insert(sent.start, sent.order);
+        self.sent.insert(sent.order, sent);
+    }
+
+    /// Takes out the fragments within a range of bytes, and tells each to `arrived`.
+    fn take_within(&mut self, from: u64, to: u64, arrived: &mut impl FnMut(&Sent)) {
+        while from < to
+            && let Some((&start, &order)) = self.starts.range(from..to).next()
+            && let Some(sent) = self.sent.get(&order).filter(|sent| sent.end <= to)
+        {
+            arrived(sent);
+            self.sent.remove(&order);
+            self.starts.remove(&start);
+        }
+    }
+
+    /// Takes the bytes before `through` off the fragment that has some. Returns how many there were.
+    fn shorten(&mut self, through: u64) -> u32 {
+        let Some((&start, &order)) = self.starts.range(..through).next_back() else { return 0 };
+        let Some(sent) = self.sent.get_mut(&order) else { return 0 };
+        let kept = shorten(sent, through);
+        self.starts.remove(&start);
+        self.starts.insert(sent.start, order);
+        kept
     }
 }
 
 #[cfg(test)]
 impl Flight {
     pub fn iter(&self) -> impl Iterator<Item = &Sent> {
-        self.first.iter().chain(&self.again)
+        self.first.iter().chain(self.again.sent.values())
     }
 }
 

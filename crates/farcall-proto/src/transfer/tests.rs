@@ -7,6 +7,17 @@ fn take(incoming: &mut Incoming, total: u32, start: u32, end: u32) -> Taken {
     incoming.take(1, Fragment { total, offset: start, ask: false }, &bytes)
 }
 
+/// Returns what gives random numbers below a bound.
+fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut x = seed;
+    move |below| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 11) % below
+    }
+}
+
 #[test]
 fn fragments_join_in_any_order() {
     let mut m = Incoming::new(40, Vec::new(), 0, 0);
@@ -101,13 +112,7 @@ fn what_arrived_far_ahead_costs_no_more_than_its_bytes() {
 fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message_is_whole() {
     const LEN: u32 = 8_000;
     for seed in 1..60u64 {
-        let mut x = seed;
-        let mut below = |n: u64| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            (x >> 11) % n
-        };
+        let mut below = numbers(seed);
         let (mut m, mut arrived) = (Incoming::new(LEN, Vec::new(), 0, 0), 0);
         let mut here = vec![false; LEN as usize];
         let (longest, backwards) = (1 + below(700), seed % 3 == 0);
@@ -139,6 +144,61 @@ fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message
             assert_eq!(memory, m.buffer.capacity() + pieces, "seed {seed}");
         }
         assert!(m.into_bytes().into_iter().eq((0..LEN).map(|i| i as u8)), "seed {seed}");
+    }
+}
+
+/// Compares the fragments that were sent again, which have two indexes, with a plain list.
+#[test]
+fn repeated_fragments_are_found_by_their_places() {
+    for seed in 1..200 {
+        let mut below = numbers(seed);
+        let mut places: Vec<u64> = (0..40).collect();
+        let (mut flight, mut plain) = (Flight::default(), Vec::new());
+        for order in 1..=40 {
+            let start = 100 * places.swap_remove(below(places.len() as u64) as usize);
+            let sent = Sent {
+                order,
+                number: order,
+                start,
+                end: start + 4 * (1 + below(25)),
+                at: Time::default(),
+                again: true,
+            };
+            flight.push(sent);
+            plain.push((sent.start, sent.end, sent.order));
+        }
+        let mut through = 0;
+        while !flight.is_empty() {
+            through += 4 * below(200);
+            let mut ranges: Vec<(u64, u64)> = Vec::new();
+            for _ in 0..below(5) {
+                let from = ranges.last().map_or(through, |last| last.1) + 4 + 4 * below(100);
+                ranges.push((from, from + 4 + 4 * below(100)));
+            }
+            let (mut arrived, mut expected, mut kept) = (Vec::new(), Vec::new(), 0);
+            plain.retain_mut(|(start, end, order)| {
+                let is_whole =
+                    *end <= through || ranges.iter().any(|&(from, to)| from <= *start && *end <= to);
+                if is_whole {
+                    expected.push(*order);
+                } else if *start < through {
+                    kept += (through - *start) as u32;
+                    *start = through;
+                }
+                !is_whole
+            });
+            let told = flight.acknowledge(through, ranges.into_iter(), |sent| arrived.push(sent.order));
+            arrived.sort_unstable();
+            assert_eq!((arrived, told), (expected, kept), "seed {seed}");
+            let (mut lost, earlier) = (Vec::new(), plain.first().map_or(0, |first| first.2) + below(3));
+            flight.lose(|sent| sent.order < earlier, |sent| lost.push(sent.order));
+            let expected: Vec<u64> =
+                plain.extract_if(.., |sent| sent.2 < earlier).map(|sent| sent.2).collect();
+            assert_eq!(lost, expected, "seed {seed}");
+            let sent = |sent: &Sent| (sent.start, sent.end, sent.order);
+            assert!(flight.iter().map(sent).eq(plain.iter().copied()), "seed {seed}");
+            assert_eq!((flight.len(), flight.newest()), (plain.len(), plain.last().map(|last| last.2)));
+        }
     }
 }
 
