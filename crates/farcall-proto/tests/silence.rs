@@ -53,6 +53,21 @@ fn the_calls_of_a_silent_client_are_given_up() {
     assert_eq!(server_alone(&mut pair, begun + 10 * SILENCE), []);
 }
 
+/// A timer has read the clock, and waits for the server while a datagram is taken in.
+#[test]
+fn a_client_that_was_heard_after_a_timer_read_the_clock_is_not_silent() {
+    let mut pair = executed();
+    let key = pair.asked[0].0;
+    let begun = pair.now;
+    assert_eq!(server_alone(&mut pair, begun + Duration::from_secs(12)), []);
+    let due = begun + SILENCE;
+    pair.now = due + Duration::from_millis(300);
+    let probe = frame_about(PROBE, 0, key.activity, key.sequence as u32, &[]);
+    pair.receive(&[forged(key.conversation, 7_000, &[probe])]);
+    pair.server.handle_timeout(due);
+    assert_eq!(forsaken(&mut pair), []);
+}
+
 #[test]
 fn a_waiting_client_keeps_its_call_alive_with_few_datagrams() {
     let mut pair = executed();

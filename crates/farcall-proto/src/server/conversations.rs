@@ -122,7 +122,7 @@ impl Server {
         };
         let wanted: Vec<_> = part.iter().filter(|entry| entry.id != 0 && is_wanted(entry.id)).collect();
         for entry in wanted {
-            busiest.note((running(entry), Reverse(silent(coarse, entry)), entry.id));
+            busiest.note((running(entry), Reverse(entry.silent(coarse)), entry.id));
         }
         busiest.next = busiest.next.wrapping_add(part.len());
         busiest.looked += part.len();
@@ -143,19 +143,13 @@ impl Server {
             handshake: since + Duration::from_secs(secrets.resumed_after().into()),
             phase: secrets.phase(),
             running: running(entry),
-            heard: UNIT * (silent(self.coarse(now), entry) >> 2),
+            heard: UNIT * (entry.silent(self.coarse(now)) >> 2),
         })
     }
 }
 
 fn running(entry: &Entry) -> u32 {
     entry.more.as_ref().map_or(0, |more| more.running)
-}
-
-/// Returns for how long a conversation's client was silent, in the server's coarse units. A client may have
-/// been heard just after `now`.
-fn silent(now: u32, entry: &Entry) -> u32 {
-    (now.wrapping_sub(entry.heard()) as i32).max(0) as u32
 }
 
 #[cfg(test)]

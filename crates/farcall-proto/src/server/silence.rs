@@ -119,7 +119,7 @@ impl Server {
 
     /// Returns when the conversation's client was heard last. The time can be up to two units too late.
     fn heard(&self, now: Time, place: usize) -> Time {
-        let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard()) / 4);
+        let silent = u64::from(self.table.at(place).silent(self.coarse(now)) / 4);
         let least = silent.saturating_sub(1).saturating_mul(nanos(UNIT));
         Time::from_nanos(now.as_nanos().saturating_sub(least))
     }

@@ -103,6 +103,12 @@ impl Entry {
         self.heard = coarse | scheme as u32;
     }
 
+    /// Returns for how long the client has been silent at a coarse time, in its units. That time can have been
+    /// read before the client was heard.
+    pub fn silent(&self, now: u32) -> u32 {
+        (now.wrapping_sub(self.heard()) as i32).max(0) as u32
+    }
+
     /// Notes that the client was heard, at a coarse time that can be out of date. The time replaces the noted
     /// one only if it is later.
     #[inline(always)]
@@ -362,7 +368,7 @@ impl Table {
             {
                 continue;
             }
-            let rank = (count(entry.host()), now.wrapping_sub(entry.heard()));
+            let rank = (count(entry.host()), entry.silent(now));
             if best.is_none_or(|b| rank > b.0) {
                 best = Some((rank, self.hand));
             }
