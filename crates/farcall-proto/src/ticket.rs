@@ -93,6 +93,11 @@ impl Issuer {
         now.since(self.born).saturating_sub(std::time::Duration::from_nanos(ticket.issued))
     }
 
+    /// Returns the date of a ticket that was issued this long ago.
+    pub fn date_before(&self, now: Time, age: std::time::Duration) -> u64 {
+        now.since(self.born).saturating_sub(age).as_nanos() as u64
+    }
+
     /// Returns the date of the ticket that was issued last.
     #[cfg(feature = "secure")]
     pub fn last_date(&self) -> u64 {

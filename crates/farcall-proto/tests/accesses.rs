@@ -134,6 +134,8 @@ fn readings_of_too_many_activities_make_the_server_forget_the_conversation() {
     );
     let most = (1..100_000).take_while(|activity| read(&mut pair, *activity)).count();
     assert!((60_000..=1 << 16).contains(&most), "the server answered readings of {most} activities");
+    pair.now = pair.now + Duration::from_secs(61);
+    read(&mut pair, 1);
     assert_eq!(
         pair.server.conversations(),
         0,

@@ -83,8 +83,9 @@ fn wide_conversations(max_conversations: usize) -> usize {
         for activities in [0..2048, 2048..4096] {
             let cancels: Vec<_> =
                 activities.map(|activity| frame_about(CANCEL, 0, activity, 7, &[])).collect();
-            // The server would not act on more frames at once.
-            pair.pass(Duration::from_millis(125));
+            // The server would not act on more frames at once, and forgets no conversation of the last minute
+            // for its activities.
+            pair.pass(Duration::from_secs(5));
             pair.receive(&[forged(id, 99, &cancels)]);
             pair.answered();
         }

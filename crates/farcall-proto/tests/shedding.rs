@@ -96,6 +96,7 @@ fn a_call_that_is_refused_for_want_of_activities_stays_refused() {
     // A call that was cancelled before it came stays cancelled too.
     comes(&mut pair, peer, &[frame_about(CANCEL, 0, 16_002, 51, &[])]);
     pair.answered();
+    pair.now = pair.now + Duration::from_secs(61);
     for (peer, key) in &running[..7] {
         pair.finish(*key, Finish::Result, b"");
         comes(&mut pair, *peer, &[frame_about(PROBE, 0, 0, 9, &[])]);
@@ -126,6 +127,26 @@ fn arguments_that_make_way_for_refused_calls_are_not_counted_any_more() {
     assert!(kept.calls <= 100, "{kept:?}");
 }
 
+/// With it would go the tickets of newcomers that were given before and are not used yet.
+#[test]
+fn a_young_conversation_is_not_forgotten_for_its_activities() {
+    let mut pair = crowded();
+    let idle = join(&mut pair, HARM, 100);
+    comes(&mut pair, idle, &[refused(16_000)]);
+    fill(&mut pair, 16);
+    let is_known = |pair: &mut Pair| {
+        let challenges = pair.server.stats().challenges;
+        comes(pair, idle, &[frame_about(PROBE, 0, 1, 9, &[])]);
+        pair.answered();
+        pair.server.stats().challenges == challenges
+    };
+    assert!(is_known(&mut pair));
+    pair.now = pair.now + Duration::from_secs(61);
+    // The first datagram of each conversation has the server look for one to forget.
+    (0..8).for_each(|_| _ = is_known(&mut pair));
+    assert!(!is_known(&mut pair));
+}
+
 /// One conversation after the other becomes idle. Each is forgotten, has few activities, and makes room for
 /// many of a busy one.
 #[test]
@@ -138,6 +159,7 @@ fn activities_are_bounded_while_idle_conversations_are_forgotten() {
     });
     let small: Vec<_> = small.collect();
     let running = fill(&mut pair, 9);
+    pair.now = pair.now + Duration::from_secs(61);
     for (n, (peer, key)) in small.into_iter().enumerate() {
         pair.finish(key, Finish::Result, b"");
         comes(&mut pair, peer, &[frame_about(PROBE, 0, 0, 9, &[])]);

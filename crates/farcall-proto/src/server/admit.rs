@@ -164,7 +164,10 @@ impl Server {
             }
             None => return self.reject(),
         };
-        if agreed.sealed.is_some() && agreed.refused.is_none() && refused == 0 {
+        // A ticket can be renewed from an address that nobody has proven to be at.
+        let moves = bind.renew.as_ref().is_some_and(|(_, _, address)| *address != from);
+        let is_new = self.table.find(agreed.conversation).is_none();
+        if agreed.sealed.is_some() && agreed.refused.is_none() && refused == 0 && is_new && !moves {
             self.uncalled.add(from, agreed.conversation, scheme, &agreed.ticket);
         }
         let ended = asked.and_then(Result::err);
@@ -331,11 +334,7 @@ impl Server {
         let conversing = &self.admission.conversing;
         let no_share = mutant.breaks(Rule::NoShareOfHosts);
         let count = |host| if no_share { Count::default() } else { conversing.of(host) };
-        #[cfg(feature = "secure")]
-        let stays =
-            |conversation| self.seals.secrets.has_met(conversation) && !mutant.breaks(Rule::MeetingGivesWay);
-        #[cfg(not(feature = "secure"))]
-        let stays = |_| false;
+        let stays = |conversation| self.seals.stays(conversation, mutant);
         if let Some(victim) = self.table.victim(self.coarse(now), issued, count, stays) {
             self.forget(now, victim);
         }

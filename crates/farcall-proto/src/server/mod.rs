@@ -281,6 +281,17 @@ impl Default for Seals {
 }
 
 impl Seals {
+    /// Returns whether a conversation does not give way to others, because what was made at a meeting with its
+    /// client lasts.
+    #[cfg_attr(not(feature = "secure"), expect(unused_variables))]
+    fn stays(&self, conversation: u64, mutant: Mutant) -> bool {
+        #[cfg(feature = "secure")]
+        let stays = self.secrets.has_met(conversation) && !mutant.breaks(crate::Rule::MeetingGivesWay);
+        #[cfg(not(feature = "secure"))]
+        let stays = false;
+        stays
+    }
+
     /// Returns the right to write the next datagram to a target, and what seals it. In a scheme with secrets
     /// each conversation has numbers of its own, so that its client can tell late datagrams from repeated
     /// ones.

@@ -4,6 +4,8 @@
 //! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
 //! each, the client makes one call after the other.
 
+use std::time::Duration;
+
 use super::Server;
 use super::activities::MAP_COST;
 use super::hosts::{HostName, Kept};
@@ -22,6 +24,10 @@ const MIN_SPARED: usize = 8;
 /// A search was easy if it found no more than this many calls that cannot go for each that it dropped, and as
 /// many more.
 const EASY_LOOKS: usize = 4;
+
+/// No younger conversation is forgotten for its activities. With a conversation all tickets are refused that
+/// were given before it and not used. A newcomer uses its ticket sooner than this.
+const LEAST_AGE: Duration = Duration::from_secs(60);
 
 /// How hard it is to find something to drop.
 #[derive(Debug)]
@@ -175,11 +181,14 @@ impl Server {
         if self.shedding.busy.0 != host {
             self.shedding.busy = (host, 0);
         }
-        let Server { hosts, table, .. } = self;
+        let Server { hosts, table, admission, seals, config, .. } = self;
         let listed = hosts.at(host).wide.len();
+        let newest = admission.issuer.date_before(now, LEAST_AGE);
         let widest = candidates(&mut hosts.at_mut(host).wide, |conversation| {
             let (place, more) = table.of_host(conversation, host)?;
-            let idle = more.running == 0;
+            let idle = more.running == 0
+                && table.at(place).issued <= newest
+                && !seals.stays(conversation, config.mutant);
             Some(((idle, more.kept(Kept::Activities)), idle.then_some(place)))
         });
         if let Some(place) = widest.flatten() {
