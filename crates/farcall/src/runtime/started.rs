@@ -18,7 +18,7 @@ use crate::env::Time;
 use crate::retry::Retry;
 use crate::stub::{EncodedArguments, InterfaceId, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
-use crate::{Kind, Ran, builtin, self_wait};
+use crate::{CallFailed, Kind, Ran, builtin, self_wait};
 
 /// A started call. There may be many, so this is kept small: rare parts are boxed.
 struct ImportedCall {
@@ -29,25 +29,27 @@ struct ImportedCall {
     stage: Stage,
 }
 
-/// The facts about a procedure that are needed after its call has been sent.
+/// What is needed after a call has been sent: the facts about its procedure, and what has become of the call.
 #[derive(Clone, Copy)]
 struct Called {
     name: &'static str,
     number: u32,
     idempotent: bool,
     exchanges: bool,
+    /// Whether the caller has cancelled the call. Then it is not made again.
+    cancelled: bool,
 }
 
 impl Called {
     fn new(procedure: &Procedure) -> Called {
         let Procedure { number, name, idempotent, exchanges, .. } = *procedure;
-        Called { name, number, idempotent, exchanges }
+        Called { name, number, idempotent, exchanges, cancelled: false }
     }
 
     /// Returns the procedure for another attempt. Leaves out the facts that only servers use, and the
     /// deadline, because the call now has its own. The interface is among the rare facts of the call.
     fn procedure(self) -> Procedure {
-        let (Called { name, number, idempotent, exchanges }, interface) = (self, InterfaceId::NONE);
+        let (Called { name, number, idempotent, exchanges, .. }, interface) = (self, InterfaceId::NONE);
         let (blocking, uncancelled, deadline) = Default::default();
         Procedure { number, name, interface, idempotent, blocking, uncancelled, exchanges, deadline }
     }
@@ -165,8 +167,7 @@ impl ImportedCall {
         sink: Sink<'_>,
     ) -> Poll<()> {
         let procedure = self.procedure.procedure();
-        if started.is_touched() {
-            let why = describe(failure, &procedure, target.address).after_handler();
+        if let Some(why) = self.final_failure(&failure, started, &target) {
             sink(Reply::Failed(why));
             return Poll::Ready(());
         }
@@ -190,6 +191,33 @@ impl ImportedCall {
         };
         self.stage = Stage::Retried(task);
         self.poll(context, sink)
+    }
+
+    /// Returns how a call ends that is not to be made again although its failure might allow it: a handler of
+    /// its caller has run, or the caller has cancelled it.
+    #[cold]
+    fn final_failure(
+        &self,
+        failure: &Failure,
+        started: &SentCall,
+        target: &Arc<Target>,
+    ) -> Option<CallFailed> {
+        let procedure = self.procedure.procedure();
+        let why = || describe(failure.clone(), &procedure, target.address);
+        if started.is_touched() {
+            return Some(why().after_handler());
+        }
+        if !self.procedure.cancelled {
+            return None;
+        }
+        let cancelled = || CallFailed::new(Kind::Cancelled, failure.ran).because(why().detail().to_owned());
+        // An overload is not looked into, because that may block.
+        if failure.kind == Kind::Overloaded {
+            return Some(cancelled());
+        }
+        let facts = (&procedure, self.deadline);
+        let again = self.importer.try_again(&mut Retry::default(), target, failure.clone(), facts);
+        Some(again.err().unwrap_or_else(cancelled))
     }
 
     #[inline(always)]
@@ -233,9 +261,7 @@ impl PendingCall for ImportedCall {
                     }
                 }
                 let Some((failure, arguments)) = failed else { return };
-                if started.is_touched() {
-                    let procedure = self.procedure.procedure();
-                    let why = describe(failure, &procedure, target.address).after_handler();
+                if let Some(why) = self.final_failure(&failure, &started, &target) {
                     return sink(Reply::Failed(why));
                 }
                 // This thread waits anyway, so it makes the call again itself, without a task.
@@ -310,6 +336,7 @@ impl PendingCall for ImportedCall {
     }
 
     fn cancel(&mut self) {
+        self.procedure.cancelled = true;
         match &self.stage {
             Stage::Sent(started, target) => started.cancel(target),
             Stage::Retried(task) => task.cancel(),

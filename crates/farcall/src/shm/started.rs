@@ -2,6 +2,7 @@
 //! until the caller asks for it. Long arguments pass through a ring.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) struct Started {
     id: RequestId,
     deadline: Option<Time>,
     hurry: Option<Hurry>,
+    /// Whether nobody waits for the call any more. Then it has all of its time at this server.
+    is_detached: AtomicBool,
     /// The encoded arguments, in case the call fails and is made again. The copy in the slot is of no use
     /// then, because the server can change it. If `ring` holds arguments, they come before these.
     arguments: Vec<u8>,
@@ -88,9 +91,20 @@ impl Started {
         (arguments, shared, ring): (Vec<u8>, Option<Arc<SharedArguments>>, Option<ArgumentRing>),
         counted: Option<KeptBytes>,
     ) -> Arc<Started> {
-        let (link, deadline, hurry, handover) =
-            (link.clone(), request.deadline, request.hurry(), Handover::new());
-        Arc::new(Started { link, id, deadline, hurry, arguments, shared, _counted: counted, ring, handover })
+        let (link, deadline, hurry) = (link.clone(), request.deadline, request.hurry());
+        let (is_detached, handover, _counted) = (AtomicBool::new(false), Handover::new(), counted);
+        Arc::new(Started {
+            link,
+            id,
+            deadline,
+            hurry,
+            is_detached,
+            arguments,
+            shared,
+            _counted,
+            ring,
+            handover,
+        })
     }
 
     /// Blocks until the outcome has come, and gives it to `taker`.
@@ -163,6 +177,7 @@ impl Started {
 
     /// Lets the call go on, although no thread waits for it any more.
     pub(crate) fn detach(&self) {
+        self.is_detached.store(true, Relaxed);
         if self.link.check_process().is_ok() {
             self.link.caller.detach(self.id);
         }
@@ -185,7 +200,8 @@ impl Started {
 
     /// Returns why the call ends at half of its time, if it does.
     fn goes_elsewhere(&self, now: Time) -> Option<Stop> {
-        let hurry = self.hurry.filter(|hurry| hurry.by <= now && self.handover.cancelled().is_none())?;
+        let hurry = self.hurry.filter(|hurry| hurry.by <= now && !self.is_detached.load(Relaxed));
+        let hurry = hurry.filter(|_| self.handover.cancelled().is_none())?;
         self.link.goes_elsewhere(now, hurry, || self.withdraw(true))
     }
 

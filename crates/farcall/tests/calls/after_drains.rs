@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::names::{Entry, Memory, Registry as _};
-use farcall::{Export, Kind, Ran, Result, Runtime, Stream};
+use farcall::{Export, Kind, Pending, Ran, Result, Runtime, Stream};
 
 use crate::common::block_on;
 
@@ -137,6 +137,23 @@ fn a_started_call_goes_to_the_next_server() {
 #[test]
 fn an_awaited_call_goes_to_the_next_server() {
     after_a_drain(replica, |replica| assert_eq!(block_on(replica.start().number()), Ok(2)));
+}
+
+#[test]
+fn a_cancelled_call_goes_to_no_other_server() {
+    let cancelled = |end: fn(Pending<u32>) -> Result<u32>| {
+        after_a_drain(replica, |replica| {
+            let mut call = replica.start().number();
+            call.cancel();
+            let why = end(call).unwrap_err();
+            assert_eq!(
+                (why.call_failed().map(|why| why.kind()), why.ran()),
+                (Some(Kind::Cancelled), Ran::No)
+            );
+        });
+    };
+    cancelled(Pending::wait);
+    cancelled(block_on);
 }
 
 #[test]
