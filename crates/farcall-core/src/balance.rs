@@ -430,6 +430,8 @@ impl Shared {
         let is_same = |(choice, member): (&Choice, &Member)| {
             choice.member.name() == member.name()
                 && choice.member.is_on_this_machine() == member.is_on_this_machine()
+                // The group makes a new channel for a member that has left and come back.
+                && Arc::ptr_eq(choice.member.binding().channel(), member.binding().channel())
         };
         if !former.is_empty() && former.len() == members.len() && former.iter().zip(members).all(is_same) {
             return former;

@@ -466,6 +466,17 @@ fn one_way_calls_leave_in_batches_unless_all_members_are_local() {
 }
 
 #[test]
+fn a_member_that_has_left_and_come_back_is_called_by_its_new_channel() {
+    let (group, servers) = Group::of(1);
+    let balancer = group.balancer();
+    balancer.stub().call().unwrap();
+    let back = group.add("m00");
+    balancer.shared.renew(&group.members(), balancer.shared.env.now(), true);
+    balancer.stub().call().unwrap();
+    assert_eq!(calls(&[servers[0].clone(), back]), [1, 1]);
+}
+
+#[test]
 fn a_started_call_that_did_not_run_goes_to_another_member() {
     let (group, servers) = Group::of(3);
     servers[1].fails.store(true, Ordering::Relaxed);

@@ -129,22 +129,30 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 
 impl Inner {
     /// Binds a name: asks all candidates of one kind of address at once, and takes the first good answer.
-    /// While none has come after [`HEAD_START`], asks those of the next kind too. The servers that `again`,
-    /// the failed attempts of a call, avoids are asked only if there are no others. The deadline holds for
-    /// the registry, the resolver, the servers' answers and the meeting in shared memory together. If nobody
+    /// While none has come after [`HEAD_START`], asks those of the next kind too. The deadline holds for the
+    /// registry, the resolver, the servers' answers and the meeting in shared memory together. If nobody
     /// could be bound, and the name has moved meanwhile, asks where it is now.
     pub(super) fn bind(
         &self,
         name: &Name,
         interface: &idl::Interface,
+        deadline: Option<Time>,
+    ) -> Result<Target, CallFailed> {
+        let candidates = self.candidates_but(name, (&[], false), deadline)?;
+        self.bind_among(name, interface, candidates, None, deadline)
+    }
+
+    /// Binds as [`Inner::bind`] does, first among these candidates. The servers that `again`, the failed
+    /// attempts of a call, avoids are asked only if there are no others.
+    pub(super) fn bind_among(
+        &self,
+        name: &Name,
+        interface: &idl::Interface,
+        mut candidates: Vec<Candidate>,
         again: Option<&Retry>,
         deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
-        if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
-            return Err(too_late(name));
-        }
         let avoid = again.map_or(&[][..], Retry::avoid);
-        let mut candidates = self.candidates_but(name, (avoid, false), deadline)?;
         let is_brief = again.is_some_and(|again| asks_silent_ones(again, &candidates));
         let mut briefly = is_brief.then(|| self.env.now() + SILENT_SERVER_TIME);
         let mut moves = 0;
@@ -304,12 +312,15 @@ impl Inner {
 
     /// Returns the candidates for a name, without those at `avoid` if there are others. With `anew` they are
     /// not from a copy that may be behind the registry.
-    fn candidates_but(
+    pub(super) fn candidates_but(
         &self,
         name: &Name,
         (avoid, anew): (&[SocketAddr], bool),
         deadline: Option<Time>,
     ) -> Result<Vec<Candidate>, CallFailed> {
+        if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
+            return Err(too_late(name));
+        }
         self.check_process()?;
         let candidates = match Place::in_name(name) {
             Some((place, type_name, instance)) => {

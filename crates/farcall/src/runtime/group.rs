@@ -334,7 +334,10 @@ impl Follower {
         if !is_late && known.lists_somebody() {
             return listed;
         }
-        let former: Vec<Entry> = known.still_taking_calls(now).cloned().collect();
+        // Another thread may have noted a newer list meanwhile, which lacks some of these.
+        let is_listed = |entry: &Entry| listed.iter().any(|other| other.name() == entry.name());
+        let former: Vec<Entry> =
+            known.still_taking_calls(now).filter(|entry| !is_listed(entry)).cloned().collect();
         if former.is_empty() || breaks(Rule::UnlistedIsKept, || self.inner.env.clone()) {
             return listed;
         }

@@ -2,10 +2,11 @@
 //! that may be repeated.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,9 +35,10 @@ use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock, self_wait};
 
-/// How long an overloaded call waits for the registry to say whether there is another server. A call with a
-/// deadline waits no longer than a quarter of its time: a registry that is silent must cost calls little.
-const OTHERS_PATIENCE: Duration = Duration::from_millis(50);
+/// How long a call waits for the registry if it can do without: it is overloaded, and asks whether there is
+/// another server; or it knows where its server was. A call with a deadline waits no longer than a quarter of
+/// its time: a registry that is silent must cost calls little.
+const REGISTRY_PATIENCE: Duration = Duration::from_millis(50);
 
 /// An attempt to bind, for those that wait for it.
 type Attempt = Arc<Question<Arc<Target>>>;
@@ -86,7 +88,7 @@ pub(super) fn binding(
     deadline: Option<Time>,
 ) -> Result<Binding, CallFailed> {
     let deadline = [deadline, context::inherited().0].into_iter().flatten().min();
-    let target = runtime.0.bind(&name, &interface, None, deadline)?;
+    let target = runtime.0.bind(&name, &interface, deadline)?;
     Ok(binding_to(&runtime.0, name, interface, Some(target)))
 }
 
@@ -429,12 +431,28 @@ impl Importer {
             return Ok(target);
         }
         self.restarts.check()?;
-        let target = self.inner.bind(&self.name, &self.interface, again, deadline);
-        let target = target.or_else(|why| self.bind_unlisted(why, deadline));
-        let target = target.inspect_err(|why| self.suspect(why.kind()))?;
+        let target = self.bind(again, deadline).inspect_err(|why| self.suspect(why.kind()))?;
         self.restarts.admit(&target)?;
         // Several threads may bind at the same time. All of them use the first binding.
         Ok(self.bound.set(Arc::new(target)))
+    }
+
+    /// Binds to a server as the registry lists it, or if it fails or is late, as it listed it last.
+    fn bind(&self, again: Option<&Retry>, deadline: Option<Time>) -> Result<Target, CallFailed> {
+        let avoid = again.map_or(&[][..], Retry::avoid);
+        let ask = |by| self.inner.candidates_but(&self.name, (avoid, false), by);
+        let candidates = match ask(self.asks_registry_until(deadline)) {
+            Ok(candidates) => candidates,
+            Err(why) => {
+                let is_late = self.is_registry_late(&why, deadline);
+                match self.bind_unlisted(why, deadline) {
+                    // The server is no longer where it was.
+                    Err(_) if is_late => ask(deadline)?,
+                    ended => return ended,
+                }
+            }
+        };
+        self.inner.bind_among(&self.name, &self.interface, candidates, again, deadline)
     }
 
     /// Returns the server to call, for a task: waits without blocking a thread, and binds if there is no
@@ -452,11 +470,19 @@ impl Importer {
         }
         self.restarts.check()?;
         let avoid = again.avoid();
-        let mut candidates =
-            match self.inner.candidates_later(&self.name, (avoid, false), deadline, &over).await {
-                Err(why) => return self.bind_unlisted_later(why, deadline, over).await,
-                Ok(candidates) => candidates,
-            };
+        let mut candidates = match self.candidates_soon(avoid, deadline, &over).await {
+            Ok(candidates) => candidates,
+            Err(why) => {
+                let is_late = self.is_registry_late(&why, deadline);
+                match self.bind_unlisted_later(why, deadline, &over).await {
+                    // The server is no longer where it was.
+                    Err(_) if is_late => {
+                        self.inner.candidates_later(&self.name, (avoid, false), deadline, &over).await?
+                    }
+                    ended => return ended,
+                }
+            }
+        };
         let mut is_brief = bind::asks_silent_ones(again, &candidates);
         let mut moves = 0;
         loop {
@@ -480,6 +506,45 @@ impl Importer {
                 }
             };
         }
+    }
+
+    /// Returns the servers to ask, for a task, as the registry lists them; or that it is late, if there is one
+    /// to ask meanwhile.
+    async fn candidates_soon(
+        self: &Arc<Self>,
+        avoid: &[SocketAddr],
+        deadline: Option<Time>,
+        over: &impl Fn() -> Result<(), CallFailed>,
+    ) -> Result<Vec<Candidate>, CallFailed> {
+        let asked_by = self.asks_registry_until(deadline);
+        let Some(until) = asked_by.filter(|_| asked_by != deadline) else {
+            return self.inner.candidates_later(&self.name, (avoid, false), deadline, over).await;
+        };
+        let env = &self.inner.env;
+        poll_fn(|context| {
+            // Without an alarm the registry has all of the time.
+            let _ = Tasks::wake_at(&self.inner, until, context.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        let over = || over().and_then(|()| if until <= env.now() { Err(self.too_late()) } else { Ok(()) });
+        self.inner.candidates_later(&self.name, (avoid, false), asked_by, &over).await
+    }
+
+    /// Returns until when to wait for the registry before the server is asked that it listed last. The
+    /// registry has all of the time if none is known.
+    fn asks_registry_until(&self, deadline: Option<Time>) -> Option<Time> {
+        if self.bound.listed().is_none() {
+            return deadline;
+        }
+        let now = self.inner.env.now();
+        let left = deadline.map_or(REGISTRY_PATIENCE, |deadline| deadline.since(now) / 4);
+        Some(now + left.min(REGISTRY_PATIENCE))
+    }
+
+    /// Returns whether the registry was not asked in vain, but is late, and the call is not.
+    fn is_registry_late(&self, why: &CallFailed, deadline: Option<Time>) -> bool {
+        why.kind() == Kind::Deadline && deadline.is_none_or(|deadline| self.inner.env.now() < deadline)
     }
 
     /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it
@@ -541,11 +606,11 @@ impl Importer {
         self.bound.get().is_some_and(|target| !target.is_drained()) || self.bound.has_unmet()
     }
 
-    /// Binds to a server that the registry listed until it failed, or lost all its entries. `why` is why the
+    /// Binds to a server that the registry listed until it failed, was late, or lost all its entries. `why` is why the
     /// name was not bound.
     #[cold]
     fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
-        let Some(entry) = self.formerly_listed(why.kind()) else { return Err(why) };
+        let Some(entry) = self.formerly_listed(&why, deadline) else { return Err(why) };
         if why.kind() == Kind::NoSuchName {
             let all = Name::Type(entry.type_name.clone());
             if self.inner.entries(&all, false, deadline).is_ok_and(|entries| !entries.is_empty()) {
@@ -556,18 +621,20 @@ impl Importer {
         let by = deadline.map_or(briefly, |deadline| deadline.min(briefly));
         let candidates = Candidate::of_entries(&[entry]);
         self.inner.bind_to(&self.name, &self.interface, candidates, Some(by)).map_err(|_| {
-            if by == briefly {
-                self.bound.note_met(export);
+            if by != briefly {
+                return self.too_late();
             }
+            self.bound.note_met(export);
             why
         })
     }
 
     /// Returns the server as the registry listed it last, if it may be there although the name was not bound
-    /// for a reason of this kind.
-    fn formerly_listed(&self, why: Kind) -> Option<Entry> {
-        match why {
+    /// for this reason.
+    fn formerly_listed(&self, why: &CallFailed, deadline: Option<Time>) -> Option<Entry> {
+        match why.kind() {
             Kind::Registry => self.bound.listed(),
+            Kind::Deadline if self.is_registry_late(why, deadline) => self.bound.listed(),
             Kind::NoSuchName => self.bound.unmet(),
             _ => None,
         }
@@ -579,24 +646,24 @@ impl Importer {
         self: &Arc<Self>,
         why: CallFailed,
         deadline: Option<Time>,
-        over: impl Fn() -> Result<(), CallFailed>,
+        over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Arc<Target>, CallFailed> {
-        let Some(entry) = self.formerly_listed(why.kind()) else { return Err(why) };
+        over()?;
+        let Some(entry) = self.formerly_listed(&why, deadline) else { return Err(why) };
         if why.kind() == Kind::NoSuchName {
             let all = Name::Type(entry.type_name.clone());
-            let listed = self.inner.entries_later(&all, false, deadline, &over).await;
+            let listed = self.inner.entries_later(&all, false, deadline, over).await;
             if listed.is_ok_and(|entries| !entries.is_empty()) {
                 return Err(why);
             }
         }
         let export = entry.export;
-        let bound = self.ask(Candidate::of_entries(&[entry]), true)?.wait(&over).await;
-        bound.map_err(|_| {
-            if over().is_ok() {
-                self.bound.note_met(export);
-            }
-            why
-        })
+        let bound = self.ask(Candidate::of_entries(&[entry]), true)?.wait(over).await;
+        if bound.is_err() {
+            over()?;
+            self.bound.note_met(export);
+        }
+        bound.map_err(|_| why)
     }
 
     /// Decides after a failed attempt whether to attempt the call again. Drops the binding if the failure
@@ -632,8 +699,8 @@ impl Importer {
     fn has_other(&self, address: SocketAddr, deadline: Option<Time>) -> bool {
         let Name::Type(type_name) = &self.name else { return false };
         let now = self.inner.env.now();
-        let left = deadline.map_or(OTHERS_PATIENCE, |deadline| deadline.since(now) / 4);
-        let by = now + left.min(OTHERS_PATIENCE);
+        let left = deadline.map_or(REGISTRY_PATIENCE, |deadline| deadline.since(now) / 4);
+        let by = now + left.min(REGISTRY_PATIENCE);
         let found = self.inner.lookups.ask_briefly(&Wanted::Instances(type_name.clone()), by);
         let entries = found.map(Found::into_entries).unwrap_or_default();
         entries.iter().any(|entry| entry.sockets().all(|other| other != address))

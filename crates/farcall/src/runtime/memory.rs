@@ -61,7 +61,7 @@ impl MemoryRuntime for Runtime {
 
     fn import_memory(&self, url: &str) -> Result<ImportedMemory, CallFailed> {
         let (inner, name, interface) = (&self.0, parse(url)?, Cow::Borrowed(<dyn Access>::interface()));
-        let target = inner.bind(&name, &interface, None, context::inherited().0)?;
+        let target = inner.bind(&name, &interface, context::inherited().0)?;
         let map = target.link.as_ref().map(|_| -> Map {
             let (peer, export, watcher) = (target.peer.clone(), target.export, inner.watcher());
             Box::new(move |facts, served| shm::map(&peer, export, facts, watcher, served))
