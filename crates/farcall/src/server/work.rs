@@ -547,8 +547,8 @@ impl<'s> Receiver<'s> {
     /// Makes sure that `reply` has room for a result, of `usual` bytes if it will be long.
     #[inline]
     fn make_room(&mut self, core: &mut Core, usual: usize) {
+        self.outgoing.long = usual > 0;
         if self.outgoing.reply.capacity() < usual.max(1) {
-            self.outgoing.long = usual > 0;
             self.outgoing.reply = core.protocol.buffer(self.now, usual);
         }
     }
