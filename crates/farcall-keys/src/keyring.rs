@@ -328,13 +328,23 @@ impl Keyring {
     }
 
     /// Checks that a principal, whom this or an earlier keyring accepted, is still accepted at a time in Unix
-    /// seconds: neither revoked nor expired, and not removed from a key file. A stale revocation list does
-    /// not end what is bound.
+    /// seconds: neither revoked nor expired, and not removed from a key file. Of a client, all must stand that
+    /// it has shown, or the rest must let it as much: a call may be under way by any part of it. A stale
+    /// revocation list does not end what is bound.
     ///
     /// # Errors
     /// The reason why it is not.
     pub fn still_stands(&self, principal: &Principal, now: u64) -> Result<(), Refusal> {
-        self.rejudge(principal, now, Moment::Bound).map(drop)
+        let again = self.rejudge(principal, now, Moment::Bound)?;
+        match principal.lost(&again) {
+            None => Ok(()),
+            Some(scope) => Err(Refusal::new(
+                RefusalKind::WrongName,
+                format!("the right to import {scope}, by which calls may be under way"),
+                "that it was revoked, has expired or was removed",
+                "bind again: what is left counts then",
+            )),
+        }
     }
 
     fn rejudge(&self, principal: &Principal, now: u64, moment: Moment) -> Result<Principal, Refusal> {
@@ -363,9 +373,7 @@ impl Keyring {
         if is_own && segment::is_of_clerk(type_name, instance) {
             return Ok(Decision::without_policy());
         }
-        let lines = self.authorized.get(&client.key).into_iter().flatten();
-        let scopes =
-            lines.map(|line| &line.scope).chain(client.grants.iter().map(|grant| &grant.terms().scope));
+        let scopes = client.scopes();
         if client.right() != Right::Import || !scopes.clone().any(|scope| scope.covers(type_name, instance)) {
             if is_own && segment::is_segment(type_name) {
                 // The clerk of programs with this key asks them what they export.

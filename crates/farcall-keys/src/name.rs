@@ -70,6 +70,11 @@ impl Pattern {
         if self.open { name.starts_with(&*self.start) } else { name == &*self.start }
     }
 
+    /// Returns whether every name fits that fits the other pattern.
+    fn includes(&self, other: &Pattern) -> bool {
+        if self.open { other.start.starts_with(&*self.start) } else { self == other }
+    }
+
     /// Returns whether every name fits.
     pub fn is_any(&self) -> bool {
         self.open && self.start.is_empty()
@@ -138,6 +143,11 @@ impl Scope {
     /// Returns whether it has this name.
     pub fn covers(&self, type_name: &str, instance: &str) -> bool {
         self.type_name.fits(type_name) && self.instance.fits(instance)
+    }
+
+    /// Returns whether it has every name that the other scope has.
+    pub fn includes(&self, other: &Scope) -> bool {
+        self.type_name.includes(&other.type_name) && self.instance.includes(&other.instance)
     }
 
     /// Returns whether it has a name that an importer asks for. An empty instance asks for any instance of

@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::grant::{Grant, Right};
 use crate::key::PublicKey;
+use crate::name::Scope;
 
 /// Who the other end is. [`Keyring::check_client`](crate::Keyring::check_client) and
 /// [`Keyring::check_server`](crate::Keyring::check_server) make principals; a
@@ -25,6 +26,8 @@ pub struct Principal {
     pub(crate) asked: Asked,
     /// The grants that it showed and that counted, whose signatures were checked.
     pub(crate) grants: Arc<[Grant]>,
+    /// What the lines of a key file let it, as a client.
+    pub(crate) lines: Arc<[Scope]>,
 }
 
 /// In which role the other end was judged.
@@ -42,16 +45,35 @@ impl Principal {
         self.asked.right()
     }
 
-    /// Returns a digest (SHA-256) of who the principal is and of the grants that say so. Two principals that
-    /// have the same digest have the same rights.
+    /// Returns what its lines and grants let it, as a client.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Scope> + Clone {
+        self.lines.iter().chain(self.grants.iter().map(|grant| &grant.terms().scope))
+    }
+
+    /// Returns what its lines and grants let it, as a client, that those which count now do not. (A server is
+    /// judged for each name by itself.)
+    pub(crate) fn lost(&self, now: &Principal) -> Option<&Scope> {
+        if self.asked != Asked::Client {
+            return None;
+        }
+        self.scopes().find(|former| !now.scopes().any(|scope| scope.includes(former)))
+    }
+
+    /// Returns a digest (SHA-256) of who the principal is and of the lines and grants that say so. Two
+    /// principals that have the same digest have the same rights.
     pub fn digest(&self) -> [u8; 32] {
         let mut grants: Vec<Vec<u8>> = self.grants.iter().map(Grant::encode).collect();
         grants.sort_unstable();
         grants.dedup();
         let mut digest = Sha256::new();
-        digest.update(b"farcall principal 1\0");
+        let mut lines: Vec<String> = self.lines.iter().map(Scope::to_string).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        digest.update(b"farcall principal 2\0");
         digest.update(self.key.as_bytes());
-        for part in [self.name.as_bytes()].into_iter().chain(grants.iter().map(|grant| &**grant)) {
+        digest.update((grants.len() as u64).to_be_bytes());
+        let parts = grants.iter().map(|grant| &**grant).chain(lines.iter().map(|line| line.as_bytes()));
+        for part in [self.name.as_bytes()].into_iter().chain(parts) {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }

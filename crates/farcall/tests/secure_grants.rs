@@ -182,6 +182,26 @@ fn a_conversation_goes_on_though_another_grant_of_its_key_is_revoked() {
 }
 
 #[test]
+fn a_call_ends_with_the_line_that_allows_it_though_another_line_of_its_key_stands() {
+    let served = Served::new();
+    let listed = |types: &[&str]| {
+        let line = |name: &&str| format!("{} ops type={name}", identity(CLIENT).public()).parse().unwrap();
+        let add = |keyring: Keyring, line| keyring.with_authorized_key(line).unwrap();
+        types.iter().map(line).fold(servers(&[]), add)
+    };
+    served.keys.replace(listed(&["Store", "Clock"]));
+    let known = format!("Store {}", identity(SERVER).public()).parse().unwrap();
+    let keyring = Keyring::new(identity(CLIENT)).with_known_server(known);
+    let client = runtime(&served.names, keyring).0.import::<dyn Store>("Store/main").unwrap();
+    let waiting = client.start().wait();
+    assert_eq!(served.told.recv().unwrap(), "ops waits");
+    served.keys.replace(listed(&["Clock"]));
+    assert_eq!(served.told.recv().unwrap(), "ops was given up");
+    assert_eq!(waiting.wait().unwrap_err().call_failed().map(|why| why.ran()), Some(Ran::Maybe));
+    is_refused(client.get("a"));
+}
+
+#[test]
 fn what_one_grant_allows_is_not_allowed_to_another_grant_of_the_key() {
     let served = Served::new();
     let ops = served.client(OPS);

@@ -1,9 +1,12 @@
 //! The judgement: which evidence makes a key a principal.
 
+use std::sync::Arc;
+
 use crate::grant::Grant;
 use crate::key::PublicKey;
 use crate::keyring::Keyring;
 use crate::lines::KnownServer;
+use crate::name::Scope;
 use crate::principal::{Asked, Principal};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::segment::{OWN_KEY, is_of_clerk};
@@ -69,9 +72,16 @@ impl Keyring {
             key,
             grant: first.map(|grant| (grant.authority(), grant.terms().serial)),
             expires: first.and_then(|_| good.iter().map(|grant| grant.terms().expires).max()),
+            lines: self.lines_of(&key, &asked),
             asked,
             grants: good.into(),
         })
+    }
+
+    /// Returns what the lines of a key file let a client with this key.
+    fn lines_of(&self, key: &PublicKey, asked: &Asked) -> Arc<[Scope]> {
+        let lines = self.authorized.get(key).filter(|_| *asked == Asked::Client);
+        lines.into_iter().flatten().map(|line| line.scope.clone()).collect()
     }
 
     /// Returns the name that a key file gives to the key.

@@ -355,6 +355,34 @@ fn a_stale_list_stops_new_bindings_by_grants_of_its_authority_and_nothing_else()
     assert!(check(&shown(CLIENT, [other_authority]), CLIENT, later).is_ok());
 }
 
+/// A call may be under way by the part that does not hold any more.
+#[test]
+fn a_client_stands_while_all_of_its_lines_and_grants_do_or_the_rest_lets_it_as_much() {
+    let line = |scope: &str| format!("{} alice type={scope}", key(CLIENT));
+    let two = client_at(&authorized(&[line("Store"), line("Clock")]), []).unwrap();
+    let stands = |lines: &[&str]| {
+        let lines: Vec<String> = lines.iter().map(|scope| line(scope)).collect();
+        authorized(&lines).still_stands(&two, NOW).map_err(|why| why.kind())
+    };
+    assert_eq!(stands(&["Clock", "Store"]), Ok(()));
+    assert_eq!(stands(&["*"]), Ok(()));
+    assert_eq!(stands(&["Clock"]), Err(RefusalKind::WrongName));
+    assert_eq!(stands(&["Clock", "Stor"]), Err(RefusalKind::WrongName));
+
+    let long = |scope: &str| {
+        let terms = terms(CLIENT, "alice", Rights::IMPORT, scope);
+        signed(AUTHORITY, Terms { serial: 8, expires: terms.expires + DAY, ..terms })
+    };
+    let at_expiry = |other: &str| {
+        let client = client_at(&authorized(&[]), [import("Store/a"), long(other)]).unwrap();
+        authorized(&[]).still_stands(&client, NOW + 90 * DAY).map_err(|why| why.kind())
+    };
+    assert_eq!(at_expiry("Store/a"), Ok(()), "it was renewed");
+    assert_eq!(at_expiry("Store"), Ok(()));
+    assert_eq!(at_expiry("Store/b"), Err(RefusalKind::WrongName));
+    assert_eq!(at_expiry("Clock"), Err(RefusalKind::WrongName));
+}
+
 #[test]
 fn what_no_longer_holds_ends_what_stands() {
     let line = [format!("{} alice", key(CLIENT))];
