@@ -236,6 +236,14 @@ impl Exchanges {
         awaits.unwrap_or(false)
     }
 
+    /// Returns whether the user has bytes for this end's direction that have not arrived. There may be no room
+    /// for them.
+    pub fn is_sending(&self, number: u32) -> bool {
+        let place = self.open.binary_search_by_key(&number, |exchange| exchange.number);
+        let outflow = place.ok().map(|place| &self.open[place].outflow);
+        outflow.is_some_and(|outflow| outflow.wants_room || outflow.awaits_credit())
+    }
+
     /// Notes that the user waits for an exchange that the other end has not opened yet. Returns false, and
     /// notes nothing, for any other exchange.
     pub fn note_awaited(&mut self, number: u32) -> bool {

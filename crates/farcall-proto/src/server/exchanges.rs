@@ -78,6 +78,14 @@ impl Server {
         work.and_then(|work| work.inside.as_deref_mut()).is_some_and(|inside| inside.awaits_credit(exchange))
     }
 
+    /// Returns whether the user has bytes to send in an exchange that have not arrived: they are under way, or
+    /// the client has no room for them.
+    pub fn is_sending(&mut self, call: CallKey, exchange: u32) -> bool {
+        let Some(place) = self.executing(call) else { return false };
+        let work = self.existing_work(place, call.activity);
+        work.and_then(|work| work.inside.as_deref()).is_some_and(|inside| inside.is_sending(exchange))
+    }
+
     /// Moves at most `most` bytes that have come in an exchange to the end of `into`, which allows the client
     /// to send more. Returns whether these bytes are the last ones. Returns `None` if the caller has given up
     /// the call, or if the exchange is over.

@@ -106,6 +106,11 @@ impl Inside {
         }
     }
 
+    /// Whether the user has bytes to send in an exchange that have not arrived.
+    pub fn is_sending(&self, number: u32) -> bool {
+        self.active().is_some_and(|active| active.exchanges.is_sending(number))
+    }
+
     /// Whether the client must still send something in an exchange, or must be sent something.
     pub fn needs_other_end(&self) -> bool {
         // An exchange that is idle has not ended.

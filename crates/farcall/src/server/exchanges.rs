@@ -300,7 +300,7 @@ impl Server {
         let is_meant = |news: &ServedExchanges| export.is_none_or(|export| export == news.export);
         let mut is_quiet = |news: &ServedExchanges| {
             let (key, epoch, exchange) = (news.key, news.epoch(), news.result.load(Ordering::Relaxed));
-            let busy = exchange == 0 || protocol.awaits_credit(key, exchange) || news.has_outbox(exchange);
+            let busy = exchange == 0 || protocol.is_sending(key, exchange) || news.has_outbox(exchange);
             !busy && seen.insert(key, epoch) == Some(epoch) && !news.is_given_up()
         };
         let streams = exchanging.iter().map(|ByKey(news)| &**news);

@@ -349,6 +349,9 @@ fn a_server_that_drains_ends_a_watch_and_lets_a_stream_that_flows_go_on() {
         assert!((0..3).all(|number| watch.next().unwrap().unwrap() == number));
         let mut flows = numbers.below(200_000).unwrap();
         assert_eq!(flows.next().unwrap().unwrap(), 0);
+        // The receiver takes nothing more until the watch has ended.
+        let mut held_up = numbers.texts(vec![300_000; 40], None).unwrap();
+        assert_eq!(held_up.next().unwrap().unwrap().len(), 300_000);
         let takes = std::thread::spawn(move || flows.map(Result::unwrap).eq(1..200_000));
         let drains = std::thread::spawn(move || {
             let minute = std::time::Duration::from_secs(60);
@@ -358,6 +361,7 @@ fn a_server_that_drains_ends_a_watch_and_lets_a_stream_that_flows_go_on() {
         let why = failure(&why);
         assert_eq!((why.kind(), why.ran(), watch.taken()), (Kind::Draining, Ran::Yes, 3), "{why}");
         assert!(takes.join().unwrap());
+        assert_eq!(held_up.filter(|text| text.as_ref().is_ok_and(|text| text.len() == 300_000)).count(), 39);
         // The procedure ends when its iterator does.
         drop(send);
         assert!(drains.join().unwrap());
