@@ -17,6 +17,8 @@ pub enum Rule {
     SilentIsAskedFirst,
     /// While a registry lists nobody who takes calls, its former members get calls as long as they take them.
     UnlistedIsKept,
+    /// While the registry is late, a server is asked where the registry listed it last.
+    LateRegistryIsPassedBy,
     /// A balanced call in which a handler of its caller ran is not made again.
     HandledIsNotRepeated,
     /// A balanced call that former members did not answer goes to the present ones once more.

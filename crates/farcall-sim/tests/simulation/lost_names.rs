@@ -387,27 +387,32 @@ fn a_server_that_was_started_again_just_before_the_registry_ended_is_called() {
 /// The registry is silent, which a client finds out by its own patience alone.
 #[test]
 fn a_server_that_was_started_again_just_before_the_registry_fell_silent_is_called() {
-    check(20, |sim| {
-        let replicas = start(sim, 2);
-        let group = import();
-        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
-        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
-        replicas[0].drain();
-        replicas[0].restart();
-        sim.sleep(Duration::from_millis(200));
-        // The client learns of it, but does not call it.
-        assert_eq!(group.len(), 2, "{group:?}");
-        sim.silence_registry(true);
-        replicas[1].drain();
-        for number in 0..20 {
-            let ended = match sim.below(2) {
-                0 => stub.add(number),
-                _ => stub.start().add(number).wait(),
-            };
-            assert_eq!(ended, Ok(number));
-        }
-        sim.silence_registry(false);
-    });
+    check(20, |sim| restart_before_silence(sim, None));
+    let broken = find(20, |sim| restart_before_silence(sim, Some(Rule::LateRegistryIsPassedBy)));
+    broken.expect("something notices it");
+}
+
+fn restart_before_silence(sim: &Sim, broken: Option<Rule>) {
+    broken.into_iter().for_each(|rule| sim.breaks(rule));
+    let replicas = start(sim, 2);
+    let group = import();
+    let stub = group.balancer().round_robin().within(Duration::from_secs(2));
+    (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
+    replicas[0].drain();
+    replicas[0].restart();
+    sim.sleep(Duration::from_millis(200));
+    // The client learns of it, but does not call it.
+    assert_eq!(group.len(), 2, "{group:?}");
+    sim.silence_registry(true);
+    replicas[1].drain();
+    for number in 0..20 {
+        let ended = match sim.below(2) {
+            0 => stub.add(number),
+            _ => stub.start().add(number).wait(),
+        };
+        assert_eq!(ended, Ok(number));
+    }
+    sim.silence_registry(false);
 }
 
 /// One of three servers drains while another one is stopped.

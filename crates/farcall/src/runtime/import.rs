@@ -10,6 +10,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use farcall_core::broken::Rule;
 use farcall_names::{Entry, Name};
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
@@ -24,7 +25,7 @@ use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{self, CallRequest};
 use crate::context;
-use crate::env::Env;
+use crate::env::{Env, breaks};
 use crate::question::{Answering, Question};
 use crate::retry::{Retry, Step};
 use crate::stub::{
@@ -534,7 +535,8 @@ impl Importer {
     /// Returns until when to wait for the registry before the server is asked that it listed last. The
     /// registry has all of the time if none is known.
     fn asks_registry_until(&self, deadline: Option<Time>) -> Option<Time> {
-        if self.bound.listed().is_none() {
+        let is_known = self.bound.listed().is_some();
+        if !is_known || breaks(Rule::LateRegistryIsPassedBy, || self.inner.env.clone()) {
             return deadline;
         }
         let now = self.inner.env.now();
