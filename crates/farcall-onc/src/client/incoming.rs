@@ -47,10 +47,12 @@ impl Incoming {
     pub(crate) fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, own: Option<&OwnCall>) {
         match peek(&message) {
             Ok((xid, Direction::Reply)) if own.is_some_and(|own| own.xid == xid) && self.own.is_none() => {
+                let mut body = keep(message);
                 if own.is_some_and(|own| own.entered) {
-                    table.remove(xid);
+                    // The service thread notes in the entry alone that it has sent the call again.
+                    body.repeated = table.remove(xid).is_some_and(|entry| entry.is_repeated());
                 }
-                self.own = Some(keep(message));
+                self.own = Some(body);
             }
             Ok((xid, Direction::Reply)) if !table.is_empty() && table.expects(xid) => {
                 match table.end(xid, Ok(keep(message))) {

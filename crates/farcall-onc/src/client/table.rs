@@ -183,6 +183,13 @@ pub(crate) struct Entry {
     pub(crate) detached: bool,
 }
 
+impl Entry {
+    /// Returns whether the call was started and its datagram was sent again.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.retransmission.as_ref().is_some_and(|retransmission| retransmission.repeated)
+    }
+}
+
 /// Hashes the identifiers of calls. These are distinct and consecutive, so a multiplication spreads them
 /// well.
 #[derive(Default)]
@@ -393,9 +400,10 @@ impl Table {
             self.calls.remove(&xid);
             return watcher;
         }
-        if let (Some(retransmission), Ok(body)) = (entry.retransmission.take(), &mut outcome) {
-            body.repeated = retransmission.repeated;
+        if let Ok(body) = &mut outcome {
+            body.repeated = entry.is_repeated();
         }
+        entry.retransmission = None;
         entry.outcome = Some(outcome);
         watcher
     }

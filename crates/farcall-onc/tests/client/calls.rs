@@ -233,14 +233,18 @@ fn an_unanswered_call_is_sent_again_with_the_same_identifier() {
 
 #[test]
 fn a_refusal_of_the_second_copy_does_not_prove_that_the_first_did_not_run() {
-    let (address, _server) = udp(|socket| {
-        socket.next();
-        let (asked, from) = socket.next();
-        socket.0.send_to(&asked.accept(Accepted::ProgUnavail), from).unwrap();
-    });
-    let client = Client::builder().retransmit(Duration::from_millis(5)).connect(&address).unwrap();
-    let why = failure(client.bind::<dyn Echo>().next(1));
-    assert_eq!((why.kind(), why.ran()), (Kind::NotExported, Ran::Maybe));
+    // Tests a blocking call, and then a call that is started and waited for later.
+    for started in [false, true] {
+        let (address, _server) = udp(|socket| {
+            socket.next();
+            let (asked, from) = socket.next();
+            socket.0.send_to(&asked.accept(Accepted::ProgUnavail), from).unwrap();
+        });
+        let client = Client::builder().retransmit(Duration::from_millis(5)).connect(&address).unwrap();
+        let echo = client.bind::<dyn Echo>();
+        let why = failure(if started { echo.start().next(1).wait() } else { echo.next(1) });
+        assert_eq!((why.kind(), why.ran()), (Kind::NotExported, Ran::Maybe), "started: {started}");
+    }
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{Asked, Datagrams, Echo, udp};
-use farcall::{CallFailed, Kind};
+use farcall::{CallFailed, Kind, Ran};
 use farcall_onc::Client;
 use farcall_onc::client::auth::{Authenticator, Seal, not_believed};
-use farcall_onc::wire::auth::OpaqueAuth;
-use farcall_onc::wire::message::{Accepted, Answer};
+use farcall_onc::wire::auth::{AuthStat, OpaqueAuth};
+use farcall_onc::wire::message::{Accepted, Answer, Rejected};
 
 const FLAVOR: u32 = 0x7777_0001;
 
@@ -58,6 +58,11 @@ impl Authenticator for Numbered {
             return Err(not_believed("the reply has another number"));
         }
         Ok(result.iter().map(|byte| byte ^ seal.0 as u8).collect())
+    }
+
+    /// Says that another credential may help, so that the client repeats a call that did not run.
+    fn rejected(&self, _: AuthStat, _: Seal) -> bool {
+        true
     }
 }
 
@@ -115,6 +120,27 @@ fn a_reply_with_the_number_of_no_copy_is_not_accepted() {
     let why: CallFailed = client.bind::<dyn Echo>().again(7).unwrap_err().into();
     assert_eq!(why.kind(), Kind::NotPermitted);
     assert!(why.detail().contains("the reply has another number"), "{why}");
+}
+
+// The first copy may have run, so the client must not repeat the call under another identifier.
+#[test]
+fn a_rejection_of_the_second_copy_does_not_repeat_a_call_that_may_have_run() {
+    let (address, _server) = udp(|socket| {
+        socket.next();
+        let (asked, from) = socket.next();
+        let rejected = Answer::Rejected(Rejected::AuthError(AuthStat::BADCRED));
+        socket.0.send_to(&asked.answer(rejected), from).unwrap();
+        loop {
+            let next = socket.next();
+            if next.0.xid != asked.xid {
+                answer(socket, &next, read(&next.0).0);
+            }
+        }
+    });
+    let client = client(&address, Numbered { numbered: true, ..Numbered::default() });
+    let result = client.bind::<dyn Echo>().echo(b"four");
+    let why: CallFailed = result.expect_err("the client must not repeat the call").into();
+    assert_eq!((why.kind(), why.ran()), (Kind::NotPermitted, Ran::Maybe));
 }
 
 #[test]
