@@ -3,11 +3,14 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use farcall_onc::Server;
 
 use crate::calc::*;
+use crate::calls::{Game, Table};
 
 fn drain_within(server: Server, time: Duration) -> std::thread::JoinHandle<bool> {
     std::thread::spawn(move || server.drain(time))
@@ -84,4 +87,26 @@ fn a_client_that_calls_all_the_time_does_not_hold_up_a_drain() {
     }
     println!("{sent} calls were answered meanwhile");
     assert!(drain.join().unwrap());
+}
+
+/// The server reads the connection while a procedure waits for its caller's reply. It must still act on that
+/// reply, but on no further call.
+#[test]
+fn a_drain_takes_no_call_on_a_connection_whose_call_still_runs() {
+    let (server, calculator) = serve_with(|builder| builder.program::<dyn Game>(Arc::new(Table)));
+    let (mut idle, mut tcp) = (tcp(&server), tcp(&server));
+    assert_eq!(success(&idle.ask(&call(1, 1, &[2, 3]))), (1, words(&[5])));
+    let mut play = call(2, 1, &[1]);
+    play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
+    tcp.send(&play);
+    // The server's call to the client.
+    let asked = tcp.receive();
+    let drain = drain_within(server, PATIENCE);
+    idle.is_closed();
+    tcp.send(&call(3, 3, &[]));
+    tcp.send(&[&asked[..4], &words(&[1, 0, 0, 0, 0, 42])].concat());
+    assert_eq!(success(&tcp.receive()), (2, words(&[42])));
+    tcp.is_closed();
+    assert!(drain.join().unwrap());
+    assert_eq!(calculator.counted.load(Ordering::SeqCst), 0, "the call came too late");
 }

@@ -64,6 +64,9 @@ pub(crate) struct Connection {
     owes_reply: AtomicBool,
     /// The number of calls whose threads have lost the turn, and whose replies are not sent yet.
     running: AtomicUsize,
+    /// Whether the last bytes came while the server drained and other calls ran. Calls in these bytes have
+    /// come too late.
+    is_late: AtomicBool,
     fate: Arc<PeerFate>,
     callback: Callback,
 }
@@ -130,6 +133,7 @@ impl Connection {
             has_unsent: AtomicBool::new(false),
             owes_reply: AtomicBool::new(false),
             running: AtomicUsize::new(0),
+            is_late: AtomicBool::new(false),
             fate: Arc::default(),
             callback: Callback::default(),
         }
@@ -194,6 +198,10 @@ impl Connection {
         thread: &ServingThread,
         reply: &mut Outgoing,
     ) -> bool {
+        // Replies still count, because a procedure that runs may wait for one.
+        if self.is_late.load(Ordering::Relaxed) && matches!(peek(message), Ok((_, Direction::Call))) {
+            return false;
+        }
         match self.streams.programs.examine(message, peer, reply) {
             Verdict::Answered => true,
             Verdict::Drop => false,
@@ -339,6 +347,8 @@ impl Connection {
             Ok(0) => self.end(),
             Ok(len) => {
                 self.owes_reply.store(true, Ordering::Release);
+                let is_late = self.streams.is_draining() && self.running.load(Ordering::Acquire) > 0;
+                self.is_late.store(is_late, Ordering::Relaxed);
                 inbox.records.filled(len);
                 // A long record arrives in several pieces.
                 inbox.read_again = len >= LONG_BYTES;
