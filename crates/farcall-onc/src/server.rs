@@ -76,6 +76,12 @@ use programs::Programs;
 use shorts::ShortCredentials;
 use streams::{StreamLimits, Streams};
 
+/// How long a server that ends waits for the host's port mapper to remove all of its registrations. A port
+/// mapper on the same host answers within a millisecond.
+const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(1);
+/// The same for a drain that has hardly any time, so that it removes the registrations too.
+const MIN_WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
+
 /// A running server. It serves its programs until it is dropped.
 pub struct Server {
     workers: Arc<Workers>,
@@ -121,9 +127,11 @@ impl Server {
     /// are. Takes calls over UDP until the connections have ended. Waits until the calls that have begun are
     /// finished and their replies sent, but no longer than `time`. Returns whether they are. A client whose
     /// call came too late finds the end of its connection; over UDP it hears nothing.
+    ///
+    /// A silent port mapper takes up to half of `time`, but at least 100 ms and at most a second.
     pub fn drain(mut self, time: Duration) -> bool {
         let until = self.workers.env().now() + time;
-        self.withdraw();
+        self.withdraw((time / 2).clamp(MIN_WITHDRAWAL_TIME, MAX_WITHDRAWAL_TIME));
         let sent = self.streams.as_ref().is_none_or(|streams| streams.drain(until));
         self.workers.finish(until) && sent
     }
@@ -164,9 +172,11 @@ impl Server {
         self.streams.as_ref().map_or(0, |streams| streams.hosts.bytes())
     }
 
-    /// Removes the registrations.
-    fn withdraw(&mut self) {
-        self.registrations.clear();
+    /// Removes the registrations. Waits no longer than `time` for the host's port mapper, whose silence would
+    /// otherwise keep the server from ending.
+    fn withdraw(&mut self, time: Duration) {
+        let until = self.workers.env().now() + time;
+        self.registrations.drain(..).for_each(|registration| registration.end(until));
         self.each_place(|mapper, program, version, stream, address| {
             mapper.unregister(program, version, stream, address);
         });
@@ -190,9 +200,10 @@ impl Server {
 
 /// When the drop returns, no thread waits at the sockets any more, and their addresses are free. Procedures
 /// that still run end by themselves. A procedure called over UDP keeps its socket open until it has replied.
+/// The drop removes the registrations, and waits at most a second for a silent port mapper.
 impl Drop for Server {
     fn drop(&mut self) {
-        self.withdraw();
+        self.withdraw(MAX_WITHDRAWAL_TIME);
         self.workers.stop();
         if let Some(streams) = &self.streams {
             streams.close();

@@ -280,6 +280,14 @@ pub struct Registration {
     version: u32,
 }
 
+impl Registration {
+    /// Ends the registration, and waits for the port mapper until this time at most. Sends nothing if that
+    /// time has passed.
+    pub(crate) fn end(mut self, until: Time) {
+        self.rpcbind.until = Some(until);
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         // An error is ignored: if the port mapper is gone, there is nothing to remove.

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use farcall_onc::Server;
+use farcall_onc::rpcbind::{Mapper, Rpcbind};
+use farcall_onc::{Client, Server};
 
 use crate::calc::*;
 use crate::calls::{Game, Table};
@@ -20,7 +21,7 @@ fn drain_within(server: Server, time: Duration) -> std::thread::JoinHandle<bool>
 fn a_drain_finishes_the_calls_that_have_begun() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    let mapper = farcall_onc::rpcbind::Mapper::default();
+    let mapper = Mapper::default();
     let (server, calculator) = serve_with(|builder| builder.unix(&path).register_at(&mapper));
     let address = server.tcp().unwrap();
     let (udp, mut idle, mut tcp) = (Udp::to(server.udp().unwrap()), tcp(&server), tcp(&server));
@@ -109,4 +110,27 @@ fn a_drain_takes_no_call_on_a_connection_whose_call_still_runs() {
     tcp.is_closed();
     assert!(drain.join().unwrap());
     assert_eq!(calculator.counted.load(Ordering::SeqCst), 0, "the call came too late");
+}
+
+/// Without a bound, each of the two withdrawals would wait for the client's patience of 25 s.
+#[test]
+fn a_silent_port_mapper_leaves_a_drain_most_of_its_time() {
+    let gate = Arc::new((Mutex::new(true), Condvar::new()));
+    let inside = gate.clone();
+    let port_mapper = Server::builder().mapper(&Mapper::default()).allow(move |_| {
+        drop(inside.1.wait_while(inside.0.lock().unwrap(), |is_open| !*is_open));
+        Ok(())
+    });
+    let port_mapper = port_mapper.tcp("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let address = format!("tcp://{}", port_mapper.tcp().unwrap());
+    let rpcbind = Rpcbind::at(&Client::builder(), &address).unwrap();
+    let (server, _) = serve_with(|builder| builder.program::<dyn Game>(Arc::new(Table)).register(&rpcbind));
+    let mut tcp = tcp(&server);
+    assert_eq!(success(&tcp.ask(&call(1, 1, &[2, 3]))), (1, words(&[5])));
+    *gate.0.lock().unwrap() = false;
+    // A drain without any time left says that the connection has not ended.
+    assert!(server.drain(PATIENCE));
+    tcp.is_closed();
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
 }
