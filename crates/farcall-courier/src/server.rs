@@ -105,7 +105,7 @@ impl Server {
 
     /// Accepts no more connections and no more calls, and waits until the calls that have begun are finished
     /// and their results sent, but no longer than `time`. Returns whether they are. A client whose call came
-    /// too late finds the end of its connection.
+    /// too late, or only in part, finds the end of its connection.
     pub fn drain(self, time: Duration) -> bool {
         self.acceptor.drain(time)
     }

@@ -208,8 +208,11 @@ impl Connection {
         }
     }
 
-    /// Receives some bytes.
+    /// Receives some bytes of a call. Fails as if the client had gone if the server drains.
     fn receive_some(&mut self, until: Time) -> Result<(), LinkError> {
+        if self.silence.is_draining() {
+            return Err(LinkError::Ended);
+        }
         let former = self.received.len();
         self.received.resize(former + PART_BYTES, 0);
         let received = self.wire.receive(&mut self.received[former..], Patience::until(until));

@@ -106,6 +106,11 @@ impl Session {
                 Some(Received::Message(message)) => {
                     let Some(courier) = self.courier else { return Ok(false) };
                     self.silence.end();
+                    // A drain that has not seen this call may have ended what the client sends. The call's
+                    // bulk data would then not come.
+                    if self.silence.is_draining() {
+                        return Ok(false);
+                    }
                     programs.examine(message, courier, &mut self.buffers)
                 }
                 Some(Received::End) => {
@@ -151,10 +156,13 @@ impl Session {
         self.silence.wait_for_client(now, || link.send(Some(until), None))
     }
 
-    /// Waits until something was received.
+    /// Waits until something was received. Fails as if the client had gone if the server drains.
     fn wait(&mut self) -> Result<(), LinkError> {
         let mut link = self.served.link.borrow_mut();
         while !link.advance()? {
+            if self.silence.is_draining() {
+                return Err(LinkError::Ended);
+            }
             let until = match link.reader.is_partial() {
                 true => {
                     // The client may write its messages in pieces.

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::env::{Condition, Env, Stream};
-use farcall::eviction::{self, Candidate, Usage};
+use farcall::eviction::{self, Candidate};
 use farcall::host::{Host, Network, most_of_host, most_of_network};
 use farcall::{Time, lock};
 
 use crate::silence::Silence;
 
-/// How often a server that drains looks which connections have become idle.
-const LOOKS_FOR_IDLE: Duration = Duration::from_millis(10);
+/// How often a server that drains looks which connections have no call.
+const CALL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The open connections.
 pub(super) struct Connections {
@@ -86,16 +86,17 @@ impl Connections {
         self.ended.notify_all();
     }
 
-    /// Ends each connection when it executes no call, and waits until all have ended, but not longer than
-    /// until then. Returns whether they have.
+    /// Ends each connection as soon as no call has begun there, even if half of one has come. Waits until all
+    /// have ended, but not longer than until then. Returns whether they have.
     pub(super) fn finish(&self, env: &Arc<dyn Env>, until: Time) -> bool {
         let mut open = lock(&self.open);
+        // A thread whose connection is in use looks by itself before it waits for another call.
+        open.connections.values().for_each(|entry| entry.silence.drain());
         while !open.connections.is_empty() && env.now() < until {
-            let all = open.connections.values();
-            let idle = all.filter(|entry| matches!(entry.silence.usage(env.now()), Some(Usage::Idle(_))));
+            let unused = open.connections.values().filter(|entry| !entry.silence.has_call());
             // Its thread finds the end of what the client sends.
-            idle.for_each(|entry| entry.stream.shutdown(Shutdown::Read));
-            let rest = until.since(env.now()).min(LOOKS_FOR_IDLE);
+            unused.for_each(|entry| entry.stream.shutdown(Shutdown::Read));
+            let rest = until.since(env.now()).min(CALL_CHECK_INTERVAL);
             open = self.ended.wait(env, &self.open, open, Some(rest)).0;
         }
         open.connections.is_empty()

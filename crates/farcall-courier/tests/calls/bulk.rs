@@ -4,9 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 use farcall::{CallFailed, Kind, Ran};
-use farcall_courier::wire::message::{Message, Rejection, Versions};
+use farcall_courier::wire::message::{Courier, Message, Rejection, Versions};
 use farcall_courier::{Server, bulk};
 
 use crate::common::{ANY, Ended, Peer, bytes, connect_from, scripted};
@@ -473,4 +475,39 @@ fn a_call_in_the_source_or_sink_of_a_call_on_its_own_connection_is_refused() {
     assert_eq!(received.unwrap(), 100);
     must_be_refused();
     assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
+}
+
+/// Tells when a transfer begins.
+struct Begins(Sender<()>);
+
+impl Files for Begins {
+    fn store(&self, _: Descriptor, _: u32) -> farcall::Result<u32> {
+        self.0.send(()).unwrap();
+        Ok(bulk::incoming().unwrap().read_to_end(&mut Vec::new()).map_or(0, |length| length as u32))
+    }
+
+    fn retrieve(&self, _: Descriptor, _: u32, _: bool) -> farcall::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_drain_waits_for_the_bulk_data_of_a_call_that_has_begun() {
+    let (begins, begun) = channel();
+    let builder = Server::builder().program::<dyn Files>(Arc::new(Begins(begins)));
+    let server = builder.tcp(ANY.parse().unwrap()).start().unwrap();
+    let address = format!("tcp://{}", server.addresses()[0]);
+    let (mut idle, mut peer) =
+        (Peer::connect(&address, Versions::THREE), Peer::connect(&address, Versions::THREE));
+    idle.call(1, (770, 1), 2, &bytes("0000 0000 0000 0000"));
+    idle.receive().unwrap();
+    peer.call(2, (770, 1), 1, &bytes("0001 0000 0003"));
+    begun.recv().unwrap();
+    let drain = thread::spawn(move || server.drain(Duration::from_secs(20)));
+    assert_eq!(idle.receive(), None);
+    peer.send_bulk(&contents(3), true);
+    let reply = peer.receive().unwrap();
+    let stored = bytes("0000 0003");
+    assert_eq!(Message::parse(&reply, Courier::Three), Ok(Message::Return(2, &stored)));
+    assert!(drain.join().unwrap());
 }

@@ -5,6 +5,7 @@ mod bad_calls;
 mod bad_replies;
 mod commands;
 mod common;
+mod drains;
 mod outcomes;
 mod packets;
 mod refusals;
