@@ -67,6 +67,9 @@ pub struct KeyFiles {
     directory: PathBuf,
     /// What was seen before the files were read last.
     seen: Seen,
+    /// The files that could not be read the last time, although they were looked at. Their stamps do not tell
+    /// when they can be read again.
+    unread: Vec<(PathBuf, Secrecy)>,
     identity: Option<Identity>,
     /// What each of [`FILES`] counts for.
     counted: [Counted; FILES.len()],
@@ -102,6 +105,7 @@ impl KeyFiles {
         let mut files = KeyFiles {
             directory: directory.into(),
             seen: Seen::default(),
+            unread: Vec::new(),
             identity: None,
             counted: Default::default(),
             lists: Lists::new(),
@@ -113,7 +117,8 @@ impl KeyFiles {
 
     /// Reads the files again if one of them has changed, and returns the new keyring, or `None` if none has.
     /// Compares inodes, sizes and times, so a program that changes a file should write a new one and rename
-    /// it. Notices too if the directory is no longer to be trusted.
+    /// it. Tries a file that could not be read again each time, until it can be. Notices too if the directory
+    /// is no longer to be trusted.
     ///
     /// Afterwards [`KeyFiles::faults`] has what is wrong with the files. While something is,
     ///
@@ -127,7 +132,8 @@ impl KeyFiles {
     ///   fault, and the newer one stays.
     pub fn reload(&mut self) -> Option<Keyring> {
         let mut seen = self.look();
-        if seen == self.seen {
+        let can_read = |(path, secrecy): &(PathBuf, Secrecy)| disk::read(path, *secrecy).is_ok();
+        if seen == self.seen && !self.unread.iter().any(can_read) {
             return None;
         }
         let mut keyring = None;
@@ -167,7 +173,7 @@ impl KeyFiles {
     /// # Errors
     /// If it is missing, belongs to another user, can be read by others, or has something else.
     pub fn read_identity(path: &Path) -> Result<Identity, Fault> {
-        read_identity(path)
+        identity_of(path, disk::read(path, Secrecy::Private)?)
     }
 
     /// Writes a private key to a new file with mode 0600.
@@ -231,10 +237,16 @@ impl KeyFiles {
     /// Reads the files. Where others could have written to the directory, only signed lists are read.
     fn read(&mut self, is_trusted: bool) -> Option<Keyring> {
         self.faults.clear();
+        self.unread.clear();
         if !is_trusted {
             self.faults.extend(disk::check_directory(&self.directory).err());
         } else {
-            match read_identity(&self.identity_path()) {
+            let path = self.identity_path();
+            let content = disk::read(&path, Secrecy::Private);
+            if content.is_err() {
+                self.unread.push((path.clone(), Secrecy::Private));
+            }
+            match content.and_then(|content| identity_of(&path, content)) {
                 Ok(identity) => self.identity = Some(identity),
                 Err(fault) => self.faults.push(fault),
             }
@@ -244,11 +256,14 @@ impl KeyFiles {
         for (which, part) in FILES.into_iter().enumerate() {
             let [_, authorities, ..] = &self.counted;
             let former = |authority: &_| trusts_more && authorities.knows(authority);
-            let found = match is_trusted || part == Part::Revoked {
+            let is_tried = is_trusted || part == Part::Revoked;
+            let (found, faults) = match is_tried {
                 true => self.find(part, &mut scratch, former),
                 false => (Found::Unread, Vec::new()),
             };
-            let (found, faults) = found;
+            if is_tried && matches!(found, Found::Unread) {
+                self.unread.push((self.path(part), Secrecy::Public));
+            }
             let is_sound = match &found {
                 Found::Missing => true,
                 Found::Text(_, faults) => faults.is_empty(),
@@ -313,8 +328,9 @@ impl KeyFiles {
     }
 }
 
-fn read_identity(path: &Path) -> Result<Identity, Fault> {
-    let Some(content) = disk::read(path, Secrecy::Private)? else {
+/// Returns the private key that a file has.
+fn identity_of(path: &Path, content: Option<disk::Content>) -> Result<Identity, Fault> {
+    let Some(content) = content else {
         let advice = "make an identity: `farcall keys make`";
         return Err(Fault::new(path, "a file with a private key", "no such file", advice));
     };

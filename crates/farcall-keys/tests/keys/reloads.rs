@@ -1,7 +1,7 @@
 //! Tests what counts while a key file has a fault: what was taken away is away, and nothing new is given.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use farcall_keys::{
     Action, Decision, Identity, KeyFiles, KeyLine, Keyring, Presentation, RefusalKind, Revoked, Right, Rights,
@@ -186,6 +186,41 @@ fn of_a_file_with_a_typo_what_is_gone_is_gone_and_what_is_new_waits() {
     // A file that is gone has no line.
     fs::remove_file(place.path("authorized_keys")).unwrap();
     assert!(admitted(&files.reload().unwrap(), CLIENT).is_err() && files.faults().is_empty());
+}
+
+/// A change of a file that cannot be read at that moment is not lost: nothing but reading the file tells when
+/// it can be read again. A folder on the way to it, in which others can write for a while, stands for a process
+/// that is short of descriptors.
+#[test]
+fn a_file_that_could_not_be_read_once_counts_as_soon_as_it_can_be() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let others_may_write = |may| {
+        let mode = if may { 0o777 } else { 0o755 };
+        fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let place = Place::new();
+    symlink(elsewhere.path().join("revoked"), place.path("revoked")).unwrap();
+    place.put("authorities", format!("{}\n", key(AUTHORITY)));
+    place.put("authorized_keys", format!("{} bob\n", key(CLIENT)));
+    KeyFiles::write_revocations(&elsewhere.path().join("revoked"), &[list(1, &[])]).unwrap();
+    let (mut files, keyring) = KeyFiles::open(place.0.path()).unwrap();
+    assert!(admitted(&keyring, CLIENT).is_ok());
+    let newer = identity(AUTHORITY).revoke(2, NOW, DAY, Revoked::new([key(CLIENT)], []).unwrap());
+    KeyFiles::write_revocations(&elsewhere.path().join("revoked"), &[newer]).unwrap();
+    others_may_write(true);
+    assert!(admitted(&files.reload().unwrap(), CLIENT).is_ok() && files.faults().len() == 1);
+    assert!(files.reload().is_none() && files.faults().len() == 1, "it still cannot be read");
+    others_may_write(false);
+    let keyring = files.reload().expect("it can be read");
+    assert_eq!(admitted(&keyring, CLIENT), Err(RefusalKind::Revoked));
+    assert!(files.faults().is_empty() && files.reload().is_none());
+    // The same for the identity.
+    fs::rename(place.path("identity"), elsewhere.path().join("identity")).unwrap();
+    symlink(elsewhere.path().join("identity"), place.path("identity")).unwrap();
+    others_may_write(true);
+    assert!(files.reload().is_some() && files.faults().len() == 2 && files.reload().is_none());
+    others_may_write(false);
+    assert!(files.reload().is_some() && files.faults().is_empty() && files.reload().is_none());
 }
 
 #[test]
