@@ -16,7 +16,9 @@ use farcall_proto::{ClientConfig, Mutant, ServerConfig, Time};
 
 const HELLO: u8 = 1;
 const MESSAGE: u8 = 2;
+const RESUME: u8 = 3;
 const WAIT: u8 = 4;
+const KNOWN: u8 = 5;
 /// Where the bytes of the ticket begin that only the server reads, in a datagram with a WELCOME, and where
 /// its nonce is in a BIND.
 const REST: usize = 24 + 16 + 40;
@@ -111,6 +113,22 @@ impl Field {
         panic!("no first message");
     }
 
+    /// Returns the tickets that the server gives for a client's conversation at [`addresses`], in answers with
+    /// this step.
+    fn tickets(&mut self, client: &mut Asker, step: u8) -> Vec<Vec<u8>> {
+        let mut question = vec![0; 2_000];
+        client.conversation.bind(self.now, "", 2);
+        let len = client.conversation.transmit(self.now, &mut question).expect("a question");
+        client.conversation.forget_bind(2);
+        let mut tickets = Vec::new();
+        for from in addresses() {
+            let answers = self.give(from, &question[..len]);
+            assert!(answers.iter().all(|(_, answer)| step_of(answer) == step));
+            tickets.extend(answers.iter().map(|(_, answer)| ticket_of(answer)));
+        }
+        tickets
+    }
+
     /// Carries the call of a client that has a ticket.
     fn call(&mut self, asker: &mut Asker) {
         let mut out = vec![0; 2_000];
@@ -166,6 +184,20 @@ fn client_step(datagram: &[u8]) -> Option<u8> {
     let at = if flags & 1 != 0 { opaque(at + 48) + 20 } else { at };
     let at = if flags & 2 != 0 { opaque(at + 48) } else { at };
     datagram.get(opaque(at) + 16).copied()
+}
+
+/// Returns where a BIND shows the ticket that it renews, with the address to which that was given.
+fn renewal(bind: &[u8]) -> std::ops::Range<usize> {
+    assert_eq!((bind[20], bind[21] & 1), (BIND, 1), "it renews a ticket");
+    let rest = u32::from_be_bytes(bind[100..104].try_into().unwrap()) as usize;
+    52..104 + rest.next_multiple_of(4) + 20
+}
+
+/// Returns the ticket in a WELCOME as a BIND shows it that renews it.
+fn ticket_of(welcome: &[u8]) -> Vec<u8> {
+    let word = |at: usize| u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap()) as usize;
+    let end = REST + 4 + word(REST).next_multiple_of(4);
+    [&welcome[REST - 48..end], &welcome[end + 16..end + 16 + 20]].concat()
 }
 
 /// Returns the kind of the step in a WELCOME.
@@ -270,6 +302,34 @@ fn half_of_the_time_is_kept_for_clients_that_have_been_here_before() {
 
 #[test]
 fn a_ticket_that_many_addresses_show_makes_one_of_them_known() {
+    a_handshake_makes_one_of_many_addresses_known(|_, _| Vec::new());
+}
+
+/// A server gives a client that has moved the same ticket for its new address. So one conversation can have a
+/// ticket for each of many addresses, before it is too old.
+#[test]
+fn a_ticket_that_was_renewed_at_many_addresses_makes_one_of_them_known() {
+    a_handshake_makes_one_of_many_addresses_known(|field, known| field.tickets(known, KNOWN));
+}
+
+/// So can one that the server has forgotten, by many conversations that continue it.
+#[test]
+fn a_conversation_that_was_resumed_at_many_addresses_makes_one_of_them_known() {
+    a_handshake_makes_one_of_many_addresses_known(|field, known| {
+        field.server.forget_revoked(field.now, |_| false);
+        field.answers();
+        field.tickets(known, RESUME)
+    });
+}
+
+/// Returns many addresses of one network.
+fn addresses() -> impl Iterator<Item = SocketAddr> {
+    (2..40).map(|host| at(&format!("192.0.2.{host}")))
+}
+
+/// Asserts that a client which has made one handshake makes one of many addresses known at a time, by the
+/// ticket of the handshake or by those that `tickets` gets from the server.
+fn a_handshake_makes_one_of_many_addresses_known(tickets: impl Fn(&mut Field, &mut Asker) -> Vec<Vec<u8>>) {
     let mut field = Field::new();
     let [mut shared, mut honest] = ["192.0.2.1", "192.0.2.200"].map(|host| {
         let mut known = field.asker(at(host));
@@ -279,14 +339,24 @@ fn a_ticket_that_many_addresses_show_makes_one_of_them_known() {
         field.call(&mut known);
         known
     });
-    field.now = field.now + Duration::from_secs(13 * 3_600);
-    field.server.handle_timeout(field.now);
+    let mut tickets = tickets(&mut field, &mut shared);
+    // The keys that sealed the tickets are erased.
+    for _ in 0..2 {
+        field.now = field.now + Duration::from_secs(13 * 3_600);
+        field.server.handle_timeout(field.now);
+    }
     field.server.forget_revoked(field.now, |_| false);
     field.answers();
     field.ask(&mut shared);
-    for host in 2..40 {
+    for host in addresses() {
+        if let Some(ticket) = tickets.pop() {
+            assert!(!tickets.contains(&ticket), "it has another ticket for each address");
+            let shown = renewal(&shared.message);
+            shared.message[shown].copy_from_slice(&ticket);
+            sound(&mut shared.message);
+        }
         assert_eq!(field.give(shared.from, &shared.message), [], "it waits");
-        shared.from = at(&format!("192.0.2.{host}"));
+        shared.from = host;
         // Its proof is of the former address, so it gets another there.
         for (_, mut answer) in field.give(shared.from, &shared.message) {
             shared.conversation.receive_any(field.now, &mut answer, &mut |_| {});
@@ -403,11 +473,13 @@ fn what_a_client_shows_is_looked_at_only_when_it_has_proven_its_key() {
 #[test]
 fn every_broken_rule_of_shares_is_noticed() {
     use farcall_proto::Rule;
-    const TESTS: [fn(); 7] = [
+    const TESTS: [fn(); 9] = [
         one_message_with_one_proof_is_computed_once_under_however_many_nonces,
         many_hosts_of_one_network_get_as_much_time_as_one_host_of_another,
         half_of_the_time_is_kept_for_clients_that_have_been_here_before,
         a_ticket_that_many_addresses_show_makes_one_of_them_known,
+        a_ticket_that_was_renewed_at_many_addresses_makes_one_of_them_known,
+        a_conversation_that_was_resumed_at_many_addresses_makes_one_of_them_known,
         a_client_that_was_told_to_wait_has_its_place_when_it_comes_again,
         handshakes_take_two_fifths_of_a_processor_however_long_each_takes,
         what_a_client_shows_is_looked_at_only_when_it_has_proven_its_key,

@@ -64,8 +64,8 @@ pub struct Handshake {
     pub(super) mutant: Mutant,
     pub(super) proof: ProofName,
     pub(super) class: Class,
-    /// The ticket by which its client is known.
-    pub(super) shown: Option<ProofName>,
+    /// The client's identifier in the ticket by which it is known.
+    pub(super) shown: Option<u64>,
     /// When it was taken out to be computed.
     pub(super) began: Time,
 }
@@ -158,8 +158,8 @@ pub(super) struct Waiting {
     taken: [Duration; 2],
     /// The proofs of these handshakes.
     proofs: BTreeSet<ProofName>,
-    /// The tickets by which clients of these are known.
-    shown: BTreeSet<ProofName>,
+    /// The identifiers of those clients of these that are known by their tickets.
+    shown: BTreeSet<u64>,
     /// The proofs of the handshakes that are being computed.
     computing: VecDeque<ProofName>,
     budget: Budget,
@@ -216,10 +216,12 @@ impl Waiting {
         self.proofs.contains(&proof) || self.computing.contains(&proof)
     }
 
-    /// Queues a handshake. Returns the one that makes way for it, which may be itself. A ticket makes one
-    /// client known at a time: whoever has an old one could show it from many addresses.
+    /// Queues a handshake. Returns the one that makes way for it, which may be itself. The tickets of one
+    /// client identifier make one client known at a time: whoever has an old one could show it from many
+    /// addresses. Counting tickets would not do, because a server gives as many of an identifier as are asked
+    /// for without a handshake: one for each new address, and one for each conversation that is resumed.
     pub fn push(&mut self, now: Time, mut handshake: Handshake) -> Option<Handshake> {
-        let is_shown = handshake.shown.is_some_and(|ticket| self.shown.contains(&ticket));
+        let is_shown = handshake.shown.is_some_and(|client| self.shown.contains(&client));
         if is_shown && !handshake.mutant.breaks(Rule::TicketShared) {
             (handshake.class, handshake.shown) = (Class::New, None);
         }
@@ -245,7 +247,7 @@ impl Waiting {
     /// Forgets what a handshake shows that waits no more.
     fn forget(&mut self, out: &Handshake) {
         self.proofs.remove(&out.proof);
-        out.shown.inspect(|ticket| _ = self.shown.remove(ticket));
+        out.shown.inspect(|client| _ = self.shown.remove(client));
     }
 
     /// Returns how long the client of a handshake waits until it asks again.

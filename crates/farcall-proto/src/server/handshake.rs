@@ -203,7 +203,7 @@ impl Server {
         let (chosen, mutant) = ((scheme, self.suite(suites, scheme)?), self.config.mutant);
         let class = if mutant.breaks(Rule::KnownUnshared) { Class::New } else { class };
         let shown = bind.renew.as_ref().filter(|_| class == Class::Known);
-        let shown = shown.map(|(_, ticket, _)| ProofName::of(ticket));
+        let shown = shown.map(|(_, ticket, _)| ticket.client);
         let (bind, proof) = (bind.to_owned(), question.proof);
         let handshake = Handshake { from, len, bind, chosen, trust, mutant, proof, class, shown, began: now };
         let Some(out) = self.handshakes.waiting.push(now, handshake) else { return Some(Next::Compute) };
