@@ -48,8 +48,9 @@ pub struct Keyring {
     /// By the authority. Lists of an authority that is not among `authorities` count, too.
     revocations: BTreeMap<PublicKey, RevocationList>,
     policy: Option<Policy>,
-    /// A policy that has to allow everything as well.
-    restriction: Option<Policy>,
+    /// The former policy, where it has to allow everything as well. `Some(None)` if there was none, so that
+    /// nobody saw the conversations of others.
+    restriction: Option<Option<Policy>>,
 }
 
 /// Making a keyring.
@@ -217,10 +218,10 @@ impl Keyring {
         Keyring { policy: Some(policy), ..self }
     }
 
-    /// Sets a policy that has to allow everything as well.
+    /// Sets the former policy, which has to allow everything as well. `None` if there was none.
     #[must_use]
-    pub(crate) fn with_restriction(self, policy: Policy) -> Keyring {
-        Keyring { restriction: Some(policy), ..self }
+    pub(crate) fn with_restriction(self, former: Option<Policy>) -> Keyring {
+        Keyring { restriction: Some(former), ..self }
     }
 
     pub(crate) fn policy_mut(&mut self) -> &mut Policy {
@@ -387,8 +388,11 @@ impl Keyring {
                 "add a line to authorized_keys, or sign a grant for this name (`farcall keys grant`)",
             ));
         }
-        let by = |policy: &Policy| policy.rights(&client.name, type_name, instance);
-        let decision = self.policy.as_ref().map_or_else(Decision::without_policy, by);
+        let by = |policy: &Option<Policy>| match policy {
+            Some(policy) => policy.rights(&client.name, type_name, instance),
+            None => Decision::without_policy(),
+        };
+        let decision = by(&self.policy);
         Ok(match self.restriction.as_ref().map(by) {
             Some(restriction) => decision.restricted_by(restriction),
             None => decision,

@@ -228,7 +228,7 @@ impl Decision {
     /// Returns whether the client may see the conversations of other clients. A policy has to allow
     /// `@counters` for that: without one, a client sees its own conversations only.
     pub fn shows_others(&self) -> bool {
-        self.sees_others && self.also.as_ref().is_none_or(|also| also.allows(Action::Counters))
+        self.sees_others && self.also.as_ref().is_none_or(|also| also.shows_others())
     }
 
     /// Returns whether every procedure may be called.

@@ -209,8 +209,11 @@ impl Counted {
                 _ => {}
             }
         }
-        match (part, &self.restricts) {
-            (Part::Policy, Some(_)) => keyring.with_restriction(former),
+        let is_first_and_faulty = self.gives.is_some() && self.sound.is_none();
+        match part {
+            // Before it, there was no policy.
+            Part::Policy if is_first_and_faulty => keyring.with_restriction(None),
+            Part::Policy if self.restricts.is_some() => keyring.with_restriction(Some(former)),
             _ => keyring,
         }
     }

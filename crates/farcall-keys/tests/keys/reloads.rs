@@ -255,6 +255,30 @@ fn a_policy_with_a_typo_allows_what_both_its_texts_allow() {
     assert!(admitted(&keyring, OTHER).unwrap().denies_everything());
 }
 
+/// Without a policy nobody sees the conversations of others. So the first one gives that only when it has no
+/// fault.
+#[test]
+fn a_first_policy_with_a_typo_lets_nobody_see_the_conversations_of_others() {
+    let place = Place::new();
+    place.put("authorized_keys", format!("{} alice\n{} eve\n", key(CLIENT), key(OTHER)));
+    let (mut files, keyring) = KeyFiles::open(place.0.path()).unwrap();
+    assert!(!admitted(&keyring, OTHER).unwrap().shows_others());
+    let mut now = |text: &str| {
+        place.put("policy", text);
+        files.reload().unwrap()
+    };
+    for text in ["dney eve *\nallow * *\n", "dney eve *\nallow * @counters\nallow * * get\n"] {
+        let keyring = now(text);
+        for client in [CLIENT, OTHER] {
+            let may = admitted(&keyring, client).unwrap();
+            assert!(!may.shows_others() && may.allows(Action::Counters) && may.allows_procedure("get"));
+        }
+    }
+    let keyring = now("deny eve *\nallow * *\n");
+    assert!(admitted(&keyring, CLIENT).unwrap().shows_others());
+    assert!(!admitted(&keyring, OTHER).unwrap().shows_others());
+}
+
 #[test]
 fn a_server_s_line_with_a_typo_goes_on_to_exclude_other_keys() {
     let place = Place::new();
