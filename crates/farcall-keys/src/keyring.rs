@@ -237,19 +237,34 @@ impl Keyring {
     /// empty instance stands for any instance, and an empty type for any name. A grant for a segment also
     /// fits the name under which a registry lists it.
     pub fn presentation(&self, type_name: &str, instance: &str, right: Right) -> Vec<u8> {
-        let listed = segment::without_machine(type_name, instance);
-        let names = [Some(instance), listed].into_iter().flatten();
-        let fits = |grant: &&Grant| {
-            let terms = grant.terms();
-            terms.rights.has(right) && names.clone().any(|instance| terms.scope.meets(type_name, instance))
+        self.presentation_for(&[(type_name, instance)], right)
+    }
+
+    /// Returns what this end shows to one that knows it by several names, each with its type and instance, as
+    /// [`Keyring::presentation`] does for one. Each name that no grant fits which was taken for a name before
+    /// it has one of its own, while there is room.
+    pub fn presentation_for(&self, names: &[(&str, &str)], right: Right) -> Vec<u8> {
+        let fits = |grant: &Grant, (type_name, instance): (&str, &str)| {
+            let listed = segment::without_machine(type_name, instance);
+            let mut instances = [Some(instance), listed].into_iter().flatten();
+            instances.any(|instance| grant.terms().scope.meets(type_name, instance))
         };
-        let mut fitting: Vec<&Grant> = self.grants.iter().filter(fits).collect();
-        fitting.sort_by_key(|grant| std::cmp::Reverse(grant.terms().expires));
-        // The sort is stable: the last to expire stays first, and one of another authority comes second.
-        if let Some(first) = fitting.first().map(|grant| grant.authority()) {
-            fitting[1..].sort_by_key(|grant| grant.authority() == first);
+        let has_right = |grant: &&Grant| grant.terms().rights.has(right);
+        let fits_any = |grant: &&Grant| names.iter().any(|name| fits(grant, *name));
+        let mut rest: Vec<&Grant> = self.grants.iter().filter(has_right).filter(fits_any).collect();
+        rest.sort_by_key(|grant| std::cmp::Reverse(grant.terms().expires));
+        let mut shown: Vec<&Grant> = Vec::new();
+        for name in names {
+            if shown.len() == MAX_GRANTS_SHOWN {
+                break;
+            }
+            let has_one = shown.iter().any(|grant| fits(grant, *name));
+            let best = rest.iter().position(|grant| !has_one && fits(grant, *name));
+            shown.extend(best.map(|at| rest.remove(at)));
         }
-        let shown = fitting.into_iter().take(MAX_GRANTS_SHOWN).cloned();
+        // The sort is stable: of another authority, the last to expire comes next.
+        rest.sort_by_key(|grant| shown.iter().any(|first| first.authority() == grant.authority()));
+        let shown = shown.into_iter().chain(rest).take(MAX_GRANTS_SHOWN).cloned();
         Presentation::new(self.identity.public(), shown).encode()
     }
 

@@ -98,6 +98,14 @@ mod trust {
         /// most [`MAX_PRESENTATION`] bytes. A server calls this for an end that it does not know.
         fn presentation(&self, name: &[u8]) -> Vec<u8>;
 
+        /// Returns what a client shows of itself in a handshake for a conversation that has these names, the
+        /// one that it asks for first: at most [`MAX_PRESENTATION`] bytes. There is at least one name. The
+        /// conversation's rights for all of them follow from this. By default, it shows what the first name
+        /// needs.
+        fn presentation_for(&self, names: &[&[u8]]) -> Vec<u8> {
+            self.presentation(names.first().copied().unwrap_or_default())
+        }
+
         /// Decides whether the server that shows this presentation may answer for `name`. Returns its public
         /// key (X25519), which the handshake then proves, and who it is. The principal has what the server
         /// has shown as its evidence: a key can show several grants, and each name of each conversation

@@ -29,13 +29,25 @@ impl Bound {
         let (grants, shows) = (TestTrust::new(CLIENT, &[SERVER]), TestTrust::new(SERVER, &[CLIENT]));
         shows.grants.lock().unwrap().extend([(&b"Store"[..], 1), (b"Other", 2)]);
         let client = ClientConfig { trust: Some(grants.clone()), ..client() };
-        let mut pair = Pair::with(client, ServerConfig { trust: Some(shows.clone()), ..server() });
-        let procedures = vec![fingerprint(1, 11)];
-        let (type_name, instance) = ("Other".into(), "one".into());
-        pair.server.export(Export { id: SECOND, type_name, instance, procedures });
+        let pair = Pair::with(client, ServerConfig { trust: Some(shows.clone()), ..server() });
         let mut bound = Bound { pair, grants, shows };
+        bound.export_second();
         NAMES.iter().for_each(|(name, export)| assert_eq!(bound.bind(name), Told::Bound(*export)));
         bound
+    }
+
+    fn export_second(&mut self) {
+        let procedures = vec![fingerprint(1, 11)];
+        let (type_name, instance) = ("Other".into(), "one".into());
+        self.pair.server.export(Export { id: SECOND, type_name, instance, procedures });
+    }
+
+    /// Puts a server with the same key and exports in the place of the former one, which has ended.
+    fn restart(&mut self) {
+        let config = ServerConfig { trust: Some(self.shows.clone()), ..server() };
+        self.pair.server = Server::new(config, self.pair.now, [8; 32]);
+        self.pair.export();
+        self.export_second();
     }
 
     fn bind(&mut self, name: &str) -> Told {
@@ -111,6 +123,29 @@ fn a_name_stands_while_one_of_the_grants_does_that_were_shown_for_it() {
         assert_eq!(bound.pair.told.pop(), Some((1, Told::Result(b"call".to_vec()))));
         assert!(bound.revoke(second));
         assert_eq!(bound.call(EXPORT, 2), Err((Kind::ServerRestarted, Ran::No)));
+    }
+}
+
+/// A conversation has the rights of what its client has shown in the handshake. So a handshake that no name
+/// has caused, because the server was restarted, has to show what the bound names need, and so has one that
+/// another name has caused.
+#[test]
+fn a_handshake_shows_what_all_names_need_that_are_bound_in_the_conversation() {
+    for rebound in [None, Some("Store"), Some("Other")] {
+        let mut bound = Bound::new();
+        bound.call(EXPORT, 1).unwrap();
+        bound.pair.settle();
+        bound.restart();
+        match rebound {
+            None => bound.call(SECOND, 2).unwrap(),
+            Some(name) => bound.pair.client.bind(bound.pair.now, name, 2),
+        }
+        bound.pair.settle();
+        let expected = match rebound {
+            Some("Store") => "Store,Other",
+            _ => "Other,Store",
+        };
+        assert_eq!(*bound.grants.shown_for.lock().unwrap(), ["Store", expected]);
     }
 }
 

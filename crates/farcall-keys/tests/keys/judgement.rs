@@ -581,3 +581,27 @@ fn a_segments_entry_counts_by_the_name_of_the_segment_or_by_the_name_with_its_ma
     assert!(entry("Memory/Load", "Loads.127.0.0.1").is_err());
     assert!(entry("Memory/Load", "Load.main").is_err());
 }
+
+/// A conversation that has several names shows a grant for each, while there is room.
+#[test]
+fn for_several_names_each_has_a_grant_of_its_own_if_there_is_room() {
+    let granted = |scope: &str, serial, days| {
+        let terms = terms(CLIENT, "c", Rights::IMPORT, scope);
+        identity(AUTHORITY).grant(Terms { serial, expires: NOW + days * DAY, ..terms }).unwrap()
+    };
+    let grants = [("Bank", 1, 1), ("Store", 2, 2), ("Store/main", 3, 3), ("Files", 4, 4), ("Files", 5, 5)];
+    let keyring = Keyring::new(identity(CLIENT));
+    let with = |keyring: Keyring, (scope, serial, days)| keyring.with_grant(granted(scope, serial, days));
+    let keyring = grants.into_iter().fold(keyring, |keyring, grant| with(keyring, grant).unwrap());
+    let shown = |names: &[(&str, &str)]| {
+        let shown = Presentation::decode(&keyring.presentation_for(names, Right::Import)).unwrap();
+        shown.grants().iter().map(|grant| grant.terms().serial).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&[("Store", "main")]), [3, 2]);
+    assert_eq!(shown(&[("Bank", "main"), ("Store", "main")]), [1, 3]);
+    assert_eq!(shown(&[("Store", "main"), ("Bank", "main")]), [3, 1]);
+    assert_eq!(shown(&[("Store", "main"), ("Store", "other")]), [3, 2]);
+    assert_eq!(shown(&[("Store", "other"), ("Store", "main")]), [2, 3]);
+    assert_eq!(shown(&[("Files", ""), ("Files", "a"), ("Bank", "a"), ("Store", "a")]), [5, 1]);
+    assert_eq!(shown(&[("", "")]), [5, 4]);
+}

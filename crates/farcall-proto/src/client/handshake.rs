@@ -278,7 +278,7 @@ impl Conversation {
             hello: w.handshake.part,
         }
         .to_bytes();
-        let shows = trust.presentation(&name);
+        let shows = self.shows(&*trust, &name, other);
         let mut entropy = Zeroizing::new([0; 32]);
         trust.entropy(&mut *entropy);
         let private = trust.private_key();
@@ -295,6 +295,19 @@ impl Conversation {
         request.agreement.stage = Stage::Handshaking { initiator, step, server };
         request.agreement.proof = Some((w.conversation, ticket));
         self.session.ask_on(now, w.nonce, interval);
+    }
+
+    /// Returns what the client shows in a handshake that a question for `name` has caused. The names that are
+    /// bound in the conversation stay bound if the same server answers, so it shows what they need, too.
+    fn shows(&self, trust: &dyn Trust, name: &[u8], is_other_server: bool) -> Vec<u8> {
+        let kept = self.kept.iter().filter(|_| !is_other_server);
+        let bound = kept.flat_map(|kept| kept.names.names()).map(str::as_bytes);
+        let all = std::iter::once(name).chain(bound.filter(|bound| *bound != name));
+        let mut names: Vec<&[u8]> = all.filter(|name| !name.is_empty()).collect();
+        if names.is_empty() {
+            names.push(b"");
+        }
+        trust.presentation_for(&names)
     }
 
     /// Checks that a WELCOME was sealed by a server that may answer for the question's name, as the answer to

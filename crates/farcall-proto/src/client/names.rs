@@ -72,6 +72,11 @@ impl BoundNames {
         self.0[at].shown.last()
     }
 
+    /// Returns the names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|bound| &*bound.name)
+    }
+
     /// Returns the exports.
     pub fn exports(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|bound| bound.export)

@@ -33,6 +33,8 @@ pub struct TestTrust {
     pub handshakes: Mutex<u64>,
     /// How often a client's presentation was looked at.
     pub looked: Mutex<u64>,
+    /// The names that each handshake of a client was made for, joined by commas.
+    pub shown_for: Mutex<Vec<String>>,
     /// The log of secrets, a line for each conversation.
     pub log: Mutex<Vec<String>>,
 }
@@ -49,6 +51,7 @@ impl TestTrust {
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
             looked: Mutex::new(0),
+            shown_for: Mutex::default(),
             log: Mutex::default(),
         })
     }
@@ -71,6 +74,12 @@ impl Trust for TestTrust {
         let mut shown = public_key(&self.private).to_vec();
         shown.extend(self.grants.lock().unwrap().get(name));
         shown
+    }
+
+    fn presentation_for(&self, names: &[&[u8]]) -> Vec<u8> {
+        let joined = names.join(&b',');
+        self.shown_for.lock().unwrap().push(String::from_utf8(joined).unwrap());
+        self.presentation(names[0])
     }
 
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {

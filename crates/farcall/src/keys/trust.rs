@@ -112,6 +112,11 @@ impl Trust for Trusting {
         self.keys.keyring().presentation(type_name, instance, self.right)
     }
 
+    fn presentation_for(&self, names: &[&[u8]]) -> Vec<u8> {
+        let names: Vec<(&str, &str)> = names.iter().map(|name| parts(name)).collect();
+        self.keys.keyring().presentation_for(&names, self.right)
+    }
+
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         let (type_name, instance) = parts(name);
         let now = self.env.unix_seconds();
