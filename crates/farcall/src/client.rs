@@ -42,8 +42,12 @@ mod started;
 mod waiter;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+#[cfg(feature = "secure")]
+use std::hash::DefaultHasher;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -104,6 +108,9 @@ pub(crate) struct Endpoint {
 #[derive(Default)]
 struct Peers {
     by_address: HashMap<SocketAddr, Arc<Peer>>,
+    /// Further peers at these addresses. A client whose names need different grants has some: one for each of
+    /// what it shows.
+    further: Vec<Arc<Peer>>,
     by_id: HashMap<u64, Arc<Peer>, BuildHasherDefault<Random>>,
     /// When there are this many peers, unused ones are removed.
     sweep_at: usize,
@@ -140,10 +147,15 @@ impl Endpoint {
         })
     }
 
-    /// Returns the peer at an address. Adds the peer if it is new.
-    pub(crate) fn peer(&self, address: SocketAddr) -> Arc<Peer> {
+    /// Returns the peer at an address that is to be asked for a name, or for none if it is empty. Adds the
+    /// peer if it is new.
+    ///
+    /// A conversation has the rights of what the client has shown in its handshake, and no others. So names
+    /// for which the client shows different grants belong to different conversations.
+    pub(crate) fn peer(&self, address: SocketAddr, name: &str) -> Arc<Peer> {
+        let shown = self.shows(name);
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peer) = peers.by_address.get(&address) {
+        if let Some(peer) = peers.at(address).find(|peer| name.is_empty() || peer.shown == shown) {
             return peer.clone();
         }
         peers.sweep();
@@ -158,23 +170,41 @@ impl Endpoint {
         let loopback = self.env.is_loopback(address);
         let same_user = self.config.same_user.as_ref().map(|same_user| same_user.at(address));
         let config = ClientConfig { loopback, same_user, ..self.config.clone() };
-        let peer = Arc::new(Peer::new(Conversation::new(config, id), address, self.has_keys));
-        peers.by_address.insert(address, peer.clone());
+        let peer = Arc::new(Peer::new(Conversation::new(config, id), address, shown));
+        match peers.by_address.entry(address) {
+            Entry::Vacant(place) => _ = place.insert(peer.clone()),
+            Entry::Occupied(_) => peers.further.push(peer.clone()),
+        }
         peers.by_id.insert(id, peer.clone());
         // The socket is connected only if it calls a single server, on this machine. The machine's address
         // towards other hosts may change, and a connected socket would keep the old address.
-        let alone = peers.by_id.len() == 1 && address.ip().is_loopback();
+        let alone = peers.by_id.values().all(|peer| peer.address == address) && address.ip().is_loopback();
         self.socket.connect(alone.then_some(address));
         peer
     }
 
+    /// Returns a hash of what the client shows of itself for a name, if it has keys.
+    #[cfg(feature = "secure")]
+    fn shows(&self, name: &str) -> Option<NonZeroU64> {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.config.trust.as_ref()?.presentation(name.as_bytes()));
+        Some(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN))
+    }
+
+    #[cfg(not(feature = "secure"))]
+    fn shows(&self, _: &str) -> Option<NonZeroU64> {
+        None
+    }
+
+    /// Returns the peers at an address.
+    fn peers_at(&self, address: SocketAddr) -> Vec<Arc<Peer>> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.at(address).cloned().collect()
+    }
+
     /// Returns why the server at an address may be silent, if something was reported since it was last heard.
     pub(crate) fn obstacle(&self, address: SocketAddr) -> Option<Obstacle> {
-        let peer = {
-            let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-            peers.by_address.get(&address)?.clone()
-        };
-        peer.obstacle()
+        self.peers_at(address).iter().find_map(|peer| peer.obstacle())
     }
 
     /// Judges again what each server has shown in its conversation. Ends the calls of names for which a
@@ -225,15 +255,22 @@ impl Endpoint {
 }
 
 impl Peers {
+    /// Returns the peers at an address.
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = &Arc<Peer>> {
+        let further = self.further.iter().filter(move |peer| peer.address == address);
+        self.by_address.get(&address).into_iter().chain(further)
+    }
+
     /// Removes peers that no binding and no list of timers refers to.
     fn sweep(&mut self) {
         if self.by_id.len() < self.sweep_at.max(64) {
             return;
         }
-        // Each of the two maps holds one reference.
-        self.by_address.retain(|_, peer| Arc::strong_count(peer) > 2);
-        let kept = &self.by_address;
-        self.by_id.retain(|_, peer| kept.contains_key(&peer.address));
+        // `by_id` and one of the others hold one reference each.
+        self.by_id.retain(|_, peer| Arc::strong_count(peer) > 2);
+        let kept = &self.by_id;
+        self.by_address.retain(|_, peer| kept.contains_key(&peer.id));
+        self.further.retain(|peer| kept.contains_key(&peer.id));
         self.sweep_at = self.by_id.len() * 2;
     }
 }

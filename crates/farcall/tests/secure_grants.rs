@@ -287,3 +287,77 @@ fn a_first_message_that_somebody_on_the_path_repeats_changes_nothing() {
         }
     }
 }
+
+/// Returns a grant of the client's for one name.
+fn grant_for(name: &str, serial: u64, seconds: u64) -> Grant {
+    let scope = name.parse::<Scope>().unwrap();
+    let terms = Terms { scope, serial, expires: now() + seconds, ..grant(OPS).terms().clone() };
+    identity(AUTHORITY).grant(terms).unwrap()
+}
+
+/// A client that has a grant for each of three names, and its server. The names belong to three conversations.
+struct Narrow {
+    keys: Keys,
+    exported: Vec<farcall::Export>,
+    told: mpsc::Receiver<String>,
+    client: Runtime,
+}
+
+const NARROW: [&str; 3] = ["Store/a", "Store/b", "Store/c"];
+
+impl Narrow {
+    fn new(shares_memory: bool) -> Narrow {
+        let names = Arc::new(Memory::new());
+        let (tell, told) = mpsc::channel();
+        let runtime = |keys: &Keys| {
+            let builder = Runtime::builder().registry(names.clone()).patience(Duration::from_secs(3));
+            builder.shared_memory(shares_memory).keys(keys.clone()).build().unwrap()
+        };
+        let keys = Keys::new(servers(&[]));
+        let server = runtime(&keys);
+        let export = |name| server.export::<dyn Store>(name, Arc::new(Server(tell.clone()))).unwrap();
+        let exported = NARROW.into_iter().chain(["Store/ungranted"]).map(export).collect();
+        let known = format!("Store {}", identity(SERVER).public()).parse().unwrap();
+        let keyring = Keyring::new(identity(CLIENT)).with_known_server(known);
+        let keyring = NARROW.iter().zip(1..).fold(keyring, |keyring, (name, serial)| {
+            keyring.with_grant(grant_for(name, serial, 3600 + serial)).unwrap()
+        });
+        Narrow { keys, exported, told, client: runtime(&Keys::new(keyring)) }
+    }
+
+    fn stores(&self) -> [StoreClient; 3] {
+        NARROW.map(|name| self.client.import::<dyn Store>(name).unwrap())
+    }
+}
+
+#[test]
+fn one_client_may_use_all_the_names_that_its_grants_cover_at_one_server() {
+    for shares_memory in [false, true] {
+        let narrow = Narrow::new(shares_memory);
+        let stores = narrow.stores();
+        for _ in 0..3 {
+            for store in &stores {
+                assert_eq!(store.get("a").unwrap(), "aa");
+                store.erase().unwrap();
+            }
+            is_refused(narrow.client.import::<dyn Store>("Store/ungranted").map(drop));
+        }
+        drop(narrow.exported);
+    }
+}
+
+/// A hint that names no client is for one of the conversations with the server at an address.
+#[test]
+fn each_conversation_with_a_server_hears_that_the_server_has_forgotten_it() {
+    let narrow = Narrow::new(false);
+    let stores = narrow.stores();
+    let waiting = stores[0].start().wait();
+    stores.iter().for_each(|store| assert_eq!(store.get("a").unwrap(), "aa"));
+    assert_eq!(narrow.told.recv().unwrap(), "ops waits");
+    narrow.keys.replace(servers(&[1, 2, 3]));
+    assert_eq!(narrow.told.recv().unwrap(), "ops was given up");
+    assert!(waiting.wait().is_err());
+    stores.iter().for_each(|store| is_refused(store.get("a")));
+    narrow.keys.replace(servers(&[]));
+    stores.iter().for_each(|store| assert_eq!(store.get("a").unwrap(), "aa"));
+}

@@ -16,7 +16,9 @@ use crate::secure::Level;
 use crate::ticket::{self, Holder};
 #[cfg(not(feature = "secure"))]
 use crate::wire::Handshake;
-use crate::wire::{Bind, Ended, Stale, StaleReason, Target, Ticket, UserProof, VERSION, Welcome, Writer};
+use crate::wire::{
+    self, Bind, Ended, Frame, Frames, Stale, StaleReason, Target, Ticket, UserProof, VERSION, Welcome, Writer,
+};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time, nanos};
 
 /// The maximum number of procedures of one export that a binding collects.
@@ -616,6 +618,18 @@ impl Conversation {
         }
         let echoed = w.scheme == Scheme::Local as u16 || self.config.mutant.breaks(Rule::LocalUnseen);
         if self.config.loopback && echoed { Scheme::Local } else { Scheme::Open }
+    }
+
+    /// Returns whether a datagram that names no client is a hint about this conversation: a CHALLENGE or a
+    /// STALE.
+    pub fn is_hinted_by(&self, datagram: &[u8]) -> bool {
+        let Ok((_, frames)) = wire::peek(datagram) else { return false };
+        let hinted = match Frames::first(frames) {
+            Some(Frame::Challenge(conversation)) => conversation,
+            Some(Frame::Stale(stale)) => stale.conversation,
+            _ => return false,
+        };
+        self.session.granted.as_ref().is_some_and(|granted| granted.conversation == hinted)
     }
 
     /// Handles a hint that the server does not know the conversation: from now on every datagram shows the

@@ -134,7 +134,6 @@ impl<'a> Frames<'a> {
     }
 
     /// Returns the first frame, if it can be read.
-    #[cfg(feature = "secure")]
     pub fn first(frames: &'a [u8]) -> Option<Frame<'a>> {
         Frames::new(frames).next().ok()??.read().ok()?
     }

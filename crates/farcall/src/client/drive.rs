@@ -334,7 +334,7 @@ impl Endpoint {
         let route = route(datagram)?;
         let cipher = match mine {
             Some(mine) if route == Route::Conversation(mine.id) => mine.lock().conversation.cipher(),
-            _ => self.find(from, route)?.lock().conversation.cipher(),
+            _ => self.find(from, route, datagram)?.lock().conversation.cipher(),
         };
         secure::open(&*cipher?, datagram)
     }
@@ -433,7 +433,7 @@ impl Endpoint {
         let peer = match &mine {
             Some(mine) if route == Route::Conversation(mine.peer.id) => mine.peer,
             _ => {
-                found = self.find(from, route);
+                found = self.find(from, route, datagram);
                 let Some(peer) = &found else { return (None, false) };
                 peer
             }
@@ -488,12 +488,16 @@ impl Endpoint {
     }
 
     /// Returns the peer that a datagram comes from.
-    fn find(&self, from: &SocketAddr, route: Route) -> Option<Arc<Peer>> {
-        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        match route {
-            Route::Conversation(id) => peers.by_id.get(&id).cloned(),
-            Route::Sender => peers.by_address.get(from).cloned(),
+    fn find(&self, from: &SocketAddr, route: Route, datagram: &[u8]) -> Option<Arc<Peer>> {
+        if let Route::Conversation(id) = route {
+            let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+            return peers.by_id.get(&id).cloned();
         }
+        let mut here = self.peers_at(*from);
+        if here.len() > 1 {
+            here.retain(|peer| peer.lock().conversation.is_hinted_by(datagram));
+        }
+        here.pop()
     }
 
     /// Sends everything that is ready, and returns the conversation's next timer.
@@ -577,17 +581,18 @@ impl Endpoint {
         }
     }
 
-    /// Passes a network error about an address to the address's conversation. Returns the conversation's next
-    /// timer.
+    /// Passes a network error about an address to the address's conversations. Returns their next timer.
     fn hint(
         &self,
         address: SocketAddr,
-        tell: impl FnOnce(&mut farcall_proto::client::Conversation),
+        tell: impl Fn(&mut farcall_proto::client::Conversation),
     ) -> Option<Time> {
-        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        let mut state = peers.by_address.get(&address)?.lock();
-        tell(&mut state.conversation);
-        state.conversation.timeout()
+        let timer = |peer: &Arc<Peer>| {
+            let mut state = peer.lock();
+            tell(&mut state.conversation);
+            state.conversation.timeout()
+        };
+        self.peers_at(address).iter().filter_map(timer).min()
     }
 
     /// Acts on the timers that are due, and removes peers without timers from the list. Returns the next
@@ -662,7 +667,7 @@ mod tests {
         let socket = System.bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
         let address = socket.local_address();
         let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
-        let (peer, tools) = (endpoint.peer(address), &mut Tools::new());
+        let (peer, tools) = (endpoint.peer(address, ""), &mut Tools::new());
         endpoint.unsent.lock().unwrap().push(peer.clone());
         endpoint.flush_signal.note_queued();
         assert!(!endpoint.has_fresh(Duration::ZERO), "they were left long ago");

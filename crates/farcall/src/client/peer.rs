@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard};
 
 use farcall_proto::client::Conversation;
@@ -12,11 +13,12 @@ use super::owners::Owners;
 use crate::env::obstacle;
 use crate::{Principal, lock, stats};
 
-/// A server, by its address.
+/// A server, by its address, and by what this end shows of itself to it.
 pub(crate) struct Peer {
     pub(super) id: u64,
     pub(super) address: SocketAddr,
-    has_keys: bool,
+    /// A hash of what this end shows for the names that it asks for here, if it has keys.
+    pub(super) shown: Option<NonZeroU64>,
     state: Mutex<PeerState>,
 }
 
@@ -68,8 +70,8 @@ impl Peer {
         self.lock().conversation.obstacle()
     }
 
-    /// Makes a peer. `has_keys` says whether this end has keys.
-    pub(super) fn new(conversation: Conversation, address: SocketAddr, has_keys: bool) -> Peer {
+    /// Makes a peer. `shown` is a hash of what this end shows, if it has keys.
+    pub(super) fn new(conversation: Conversation, address: SocketAddr, shown: Option<NonZeroU64>) -> Peer {
         let state = PeerState {
             owners: Owners::default(),
             listed: false,
@@ -77,7 +79,7 @@ impl Peer {
             flushed: Time::default(),
             conversation,
         };
-        Peer { id: state.conversation.id(), address, has_keys, state: Mutex::new(state) }
+        Peer { id: state.conversation.id(), address, shown, state: Mutex::new(state) }
     }
 
     /// Returns the server's address.
@@ -95,7 +97,7 @@ impl Peer {
     /// Returns whether this end has keys, so that all its conversations have secrets.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn has_keys(&self) -> bool {
-        self.has_keys
+        self.shown.is_some()
     }
 
     /// Proves to the server, at a meeting outside UDP, that this client has the conversation's secrets. See
@@ -128,7 +130,7 @@ impl Peer {
     /// one that answers for an export. It may have shown something newer meanwhile.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn is_served_by(&self, server: Option<Standing>, export: u64) -> bool {
-        !self.has_keys || self.standing(export).map(|server| server.key) == server.map(|server| server.key)
+        !self.has_keys() || self.standing(export).map(|server| server.key) == server.map(|server| server.key)
     }
 
     /// Returns who answers for a name that was bound, and how the conversation is protected. Returns `None`

@@ -404,7 +404,7 @@ mod tests {
         let arguments = Arc::new(ArgumentBudget::new(BYTES));
         let config = farcall_proto::ClientConfig { arguments: arguments.clone(), ..Default::default() };
         let endpoint = Endpoint::new(Arc::new(System), socket, config);
-        let peer = endpoint.peer(silent.local_addr().unwrap());
+        let peer = endpoint.peer(silent.local_addr().unwrap(), "");
         let start = |len: usize| {
             let procedure = Procedure {
                 number: 1,

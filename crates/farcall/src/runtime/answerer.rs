@@ -52,7 +52,7 @@ impl Runtime {
         }
         inner.check_process()?;
         let endpoint = inner.endpoint(address)?;
-        let (peer, deadline) = (endpoint.peer(address), inner.env.now() + inner.settings.patience);
+        let (peer, deadline) = (endpoint.peer(address, name), inner.env.now() + inner.settings.patience);
         let mut questions = Questions::new(&inner.env)?;
         questions.ask(&endpoint, vec![(peer.clone(), name.to_owned())])?;
         let answer = questions.next(Some(deadline)).map(|answered| answered.answer);

@@ -370,7 +370,8 @@ impl Inner {
             // Without a socket for IPv6, say, these addresses are out of reach, and others may do.
             let Ok(endpoint) = self.endpoint(first) else { continue };
             let peer = |(which, address): &(usize, SocketAddr)| {
-                (endpoint.peer(*address), instances[*which].1.clone())
+                let name = &instances[*which].1;
+                (endpoint.peer(*address, name), name.clone())
             };
             questions.ask(&endpoint, kind.iter().map(peer).collect())?;
             let places = Vec::from_iter(kind.iter().map(|(which, _)| *which));
@@ -522,7 +523,8 @@ struct Poll<'a> {
 
 impl Poll<'_> {
     fn peers(&self) -> Vec<(Arc<Peer>, String)> {
-        let peer = |candidate: &Candidate| (self.endpoint.peer(candidate.address), candidate.name.clone());
+        let peer =
+            |Candidate { address, name, .. }: &Candidate| (self.endpoint.peer(*address, name), name.clone());
         self.asked.iter().map(peer).collect()
     }
 

@@ -129,9 +129,10 @@ impl Link {
 
     /// Returns whether the server at the other end is the one that answers for an export of `peer`, by what
     /// it has shown. Exports of one server that stand on different grants have different connections, because
-    /// a connection ends with what it stands on.
+    /// a connection ends with what it stands on. Conversations in which this end has shown different grants
+    /// have different connections, too.
     pub(crate) fn is_for(&self, peer: &Peer, export: u64) -> bool {
-        peer.standing(export) == self.server
+        std::ptr::eq(&*self.peer, peer) && peer.standing(export) == self.server
     }
 
     /// Lets calls of an export use the connection. Ends it if the server may not answer for the export: that
