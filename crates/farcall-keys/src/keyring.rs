@@ -241,8 +241,8 @@ impl Keyring {
     }
 
     /// Returns what this end shows to one that knows it by several names, each with its type and instance, as
-    /// [`Keyring::presentation`] does for one. Each name that no grant fits which was taken for a name before
-    /// it has one of its own, while there is room.
+    /// [`Keyring::presentation`] does for one. While there is room, each name in turn gets a grant that fits
+    /// it, unless one fits that an earlier name got.
     pub fn presentation_for(&self, names: &[(&str, &str)], right: Right) -> Vec<u8> {
         let fits = |grant: &Grant, (type_name, instance): (&str, &str)| {
             let listed = segment::without_machine(type_name, instance);
@@ -344,9 +344,9 @@ impl Keyring {
     }
 
     /// Checks that a principal, whom this or an earlier keyring accepted, is still accepted at a time in Unix
-    /// seconds: neither revoked nor expired, and not removed from a key file. Of a client, all must stand that
-    /// it has shown, or the rest must let it as much: a call may be under way by any part of it. A stale
-    /// revocation list does not end what is bound.
+    /// seconds: neither revoked nor expired, and not removed from a key file. A client is accepted while all
+    /// its lines and grants count by which it was accepted, or those that still count let it as much: a call
+    /// may be under way by any of them. A stale revocation list does not end what is bound.
     ///
     /// # Errors
     /// The reason why it is not.

@@ -79,7 +79,8 @@ use streams::{StreamLimits, Streams};
 /// How long a server that ends waits for the host's port mapper to remove all of its registrations. A port
 /// mapper on the same host answers within a millisecond.
 const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(1);
-/// The same for a drain that has hardly any time, so that it removes the registrations too.
+/// How long a drain waits for the port mapper at least, so that one with hardly any time removes the
+/// registrations, too.
 const MIN_WITHDRAWAL_TIME: Duration = Duration::from_millis(100);
 
 /// A running server. It serves its programs until it is dropped.

@@ -236,8 +236,8 @@ impl Exchanges {
         awaits.unwrap_or(false)
     }
 
-    /// Returns whether the user has bytes for this end's direction that have not arrived. There may be no room
-    /// for them.
+    /// Returns whether the user has bytes for this end's direction that have not arrived, perhaps because
+    /// there is no room for them.
     pub fn is_sending(&self, number: u32) -> bool {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number);
         let outflow = place.ok().map(|place| &self.open[place].outflow);

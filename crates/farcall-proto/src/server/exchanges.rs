@@ -78,8 +78,8 @@ impl Server {
         work.and_then(|work| work.inside.as_deref_mut()).is_some_and(|inside| inside.awaits_credit(exchange))
     }
 
-    /// Returns whether the user has bytes to send in an exchange that have not arrived: they are under way, or
-    /// the client has no room for them.
+    /// Returns whether the user has bytes to send in an exchange that have not arrived: they are under way,
+    /// or the client has no room for them.
     pub fn is_sending(&mut self, call: CallKey, exchange: u32) -> bool {
         let Some(place) = self.executing(call) else { return false };
         let work = self.existing_work(place, call.activity);

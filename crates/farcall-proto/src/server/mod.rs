@@ -281,8 +281,8 @@ impl Default for Seals {
 }
 
 impl Seals {
-    /// Returns whether a conversation does not give way to others, because what was made at a meeting with its
-    /// client lasts.
+    /// Returns whether a conversation does not give way to others, because what was made at a meeting with
+    /// its client lasts.
     #[cfg_attr(not(feature = "secure"), expect(unused_variables))]
     fn stays(&self, conversation: u64, mutant: Mutant) -> bool {
         #[cfg(feature = "secure")]

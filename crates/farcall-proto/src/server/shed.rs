@@ -25,8 +25,8 @@ const MIN_SPARED: usize = 8;
 /// many more.
 const EASY_LOOKS: usize = 4;
 
-/// No younger conversation is forgotten for its activities. With a conversation all tickets are refused that
-/// were given before it and not used. A newcomer uses its ticket sooner than this.
+/// No younger conversation is forgotten for its activities: when a conversation is forgotten, the server also
+/// refuses all unused tickets that it gave before. Newcomers use their tickets within this time.
 const LEAST_AGE: Duration = Duration::from_secs(60);
 
 /// How hard it is to find something to drop.

@@ -103,7 +103,7 @@ impl Entry {
         self.heard = coarse | scheme as u32;
     }
 
-    /// Returns for how long the client has been silent at a coarse time, in its units. That time can have been
+    /// Returns for how long the client has been silent at a coarse time, in its units: 0 if that time was
     /// read before the client was heard.
     pub fn silent(&self, now: u32) -> u32 {
         (now.wrapping_sub(self.heard()) as i32).max(0) as u32

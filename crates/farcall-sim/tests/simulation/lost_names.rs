@@ -361,39 +361,22 @@ fn return_from_former(sim: &Sim, broken: Option<Rule>) {
 /// The registry ends when it has just listed a server that was started again, and the other server drains.
 #[test]
 fn a_server_that_was_started_again_just_before_the_registry_ended_is_called() {
-    check(20, |sim| {
-        let replicas = start(sim, 2);
-        let group = import();
-        let stub = group.balancer().round_robin().within(Duration::from_secs(2));
-        (0..20).for_each(|number| assert_eq!(stub.add(number), Ok(number)));
-        replicas[0].drain();
-        replicas[0].restart();
-        sim.sleep(Duration::from_millis(200));
-        // The client learns of it, but does not call it.
-        assert_eq!(group.len(), 2, "{group:?}");
-        sim.end_registry(true);
-        replicas[1].drain();
-        for number in 0..20 {
-            let ended = match sim.below(2) {
-                0 => stub.add(number),
-                _ => stub.start().add(number).wait(),
-            };
-            assert_eq!(ended, Ok(number));
-        }
-        sim.end_registry(false);
-    });
+    check(20, |sim| restart_before(sim, Sim::end_registry));
 }
 
 /// The registry is silent, which a client finds out by its own patience alone.
 #[test]
 fn a_server_that_was_started_again_just_before_the_registry_fell_silent_is_called() {
-    check(20, |sim| restart_before_silence(sim, None));
-    let broken = find(20, |sim| restart_before_silence(sim, Some(Rule::LateRegistryIsPassedBy)));
+    check(20, |sim| restart_before(sim, Sim::silence_registry));
+    let broken = find(20, |sim| {
+        sim.breaks(Rule::LateRegistryIsPassedBy);
+        restart_before(sim, Sim::silence_registry);
+    });
     broken.expect("something notices it");
 }
 
-fn restart_before_silence(sim: &Sim, broken: Option<Rule>) {
-    broken.into_iter().for_each(|rule| sim.breaks(rule));
+/// Starts one server again just before the registry is disturbed, and drains the other one meanwhile.
+fn restart_before(sim: &Sim, disturb: impl Fn(&Sim, bool)) {
     let replicas = start(sim, 2);
     let group = import();
     let stub = group.balancer().round_robin().within(Duration::from_secs(2));
@@ -403,7 +386,7 @@ fn restart_before_silence(sim: &Sim, broken: Option<Rule>) {
     sim.sleep(Duration::from_millis(200));
     // The client learns of it, but does not call it.
     assert_eq!(group.len(), 2, "{group:?}");
-    sim.silence_registry(true);
+    disturb(sim, true);
     replicas[1].drain();
     for number in 0..20 {
         let ended = match sim.below(2) {
@@ -412,7 +395,7 @@ fn restart_before_silence(sim: &Sim, broken: Option<Rule>) {
         };
         assert_eq!(ended, Ok(number));
     }
-    sim.silence_registry(false);
+    disturb(sim, false);
 }
 
 /// One of three servers drains while another one is stopped.

@@ -509,8 +509,8 @@ impl Importer {
         }
     }
 
-    /// Returns the servers to ask, for a task, as the registry lists them; or that it is late, if there is one
-    /// to ask meanwhile.
+    /// Returns the servers to ask, for a task, as the registry lists them. If the registry is late, and a
+    /// server is known that can be asked meanwhile, returns the failure that it is late.
     async fn candidates_soon(
         self: &Arc<Self>,
         avoid: &[SocketAddr],
@@ -544,7 +544,7 @@ impl Importer {
         Some(now + left.min(REGISTRY_PATIENCE))
     }
 
-    /// Returns whether the registry was not asked in vain, but is late, and the call is not.
+    /// Returns whether `why` says that the registry is late, although the call still has time.
     fn is_registry_late(&self, why: &CallFailed, deadline: Option<Time>) -> bool {
         why.kind() == Kind::Deadline && deadline.is_none_or(|deadline| self.inner.env.now() < deadline)
     }
@@ -608,8 +608,8 @@ impl Importer {
         self.bound.get().is_some_and(|target| !target.is_drained()) || self.bound.has_unmet()
     }
 
-    /// Binds to a server that the registry listed until it failed, was late, or lost all its entries. `why` is why the
-    /// name was not bound.
+    /// Binds to a server that the registry listed until it failed, was late, or lost all its entries. `why` is
+    /// why the name was not bound.
     #[cold]
     fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
         let Some(entry) = self.formerly_listed(&why, deadline) else { return Err(why) };
