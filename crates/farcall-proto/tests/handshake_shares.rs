@@ -113,8 +113,8 @@ impl Field {
         panic!("no first message");
     }
 
-    /// Returns the tickets that the server gives for a client's conversation at [`addresses`], in answers with
-    /// this step.
+    /// Returns the tickets that the server gives for a client's conversation at [`addresses`], in answers
+    /// with this step.
     fn tickets(&mut self, client: &mut Asker, step: u8) -> Vec<Vec<u8>> {
         let mut question = vec![0; 2_000];
         client.conversation.bind(self.now, "", 2);

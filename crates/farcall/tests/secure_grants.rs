@@ -295,7 +295,8 @@ fn grant_for(name: &str, serial: u64, seconds: u64) -> Grant {
     identity(AUTHORITY).grant(terms).unwrap()
 }
 
-/// A client that has a grant for each of three names, and its server. The names belong to three conversations.
+/// A client that has a grant for each of three names, and its server. The names belong to three
+/// conversations.
 struct Narrow {
     keys: Keys,
     exported: Vec<farcall::Export>,

@@ -189,8 +189,8 @@ fn of_a_file_with_a_typo_what_is_gone_is_gone_and_what_is_new_waits() {
 }
 
 /// A change of a file that cannot be read at that moment is not lost: nothing but reading the file tells when
-/// it can be read again. Here it cannot be read while others can write in a folder on the way to it. A process
-/// that is short of descriptors cannot read it either.
+/// it can be read again. Here it cannot be read while others can write in a folder on the way to it. A
+/// process that is short of descriptors cannot read it either.
 #[test]
 fn a_file_that_could_not_be_read_once_counts_as_soon_as_it_can_be() {
     let elsewhere = tempfile::tempdir().unwrap();

@@ -608,8 +608,8 @@ impl Importer {
         self.bound.get().is_some_and(|target| !target.is_drained()) || self.bound.has_unmet()
     }
 
-    /// Binds to a server that the registry listed until it failed, was late, or lost all its entries. `why` is
-    /// why the name was not bound.
+    /// Binds to a server that the registry listed until it failed, was late, or lost all its entries. `why`
+    /// is why the name was not bound.
     #[cold]
     fn bind_unlisted(&self, why: CallFailed, deadline: Option<Time>) -> Result<Target, CallFailed> {
         let Some(entry) = self.formerly_listed(&why, deadline) else { return Err(why) };
