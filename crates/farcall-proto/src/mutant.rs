@@ -296,6 +296,8 @@ mutants! {
     MeetingGivesWay = "meeting-gives-way",
     /// A round trip that was not measured counts as short.
     UnmeasuredIsShort = "unmeasured-is-short",
+    /// A client of whose first question no round trip could be measured measures none from a long result.
+    PullUnmeasured = "pull-unmeasured",
     /// A window that shrank although nothing was lost stays as it is.
     LateIsLost = "late-is-lost",
     /// A receiver does not take the bytes of a new direction for which it has lent credit.
@@ -409,6 +411,10 @@ impl Rule {
     /// again in vain. `tests/round_trips.rs` notices.
     pub const OF_ROUND_TRIPS: &'static [Rule] = &[Rule::LateUnlearnt, Rule::SecondFragmentUnlearnt];
 
+    /// The rule by which a client learns a shorter round trip than it knows a bound of.
+    /// `tests/round_trips.rs` notices.
+    pub const OF_BOUNDS: &'static [Rule] = &[Rule::PullUnmeasured];
+
     /// The rules by which an end tells what is late from what is lost. To break one makes calls slow and not
     /// wrong, so the simulator's laws of bytes in time notice
     /// (`farcall-sim/tests/simulation/bytes_in_time.rs`, and `crowds.rs` beside it).
@@ -435,6 +441,7 @@ impl Rule {
             Rule::OF_DRAINS,
             Rule::OF_GIVEN_UP,
             Rule::OF_ROUND_TRIPS,
+            Rule::OF_BOUNDS,
             Rule::OF_TIME,
             Rule::OF_LOANS,
         ];

@@ -264,6 +264,12 @@ impl RoundTrip {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
     }
 
+    /// Returns whether no round trip was measured, and only an upper bound is known.
+    #[inline]
+    pub fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
     /// Learns that a round trip takes at most `nanos` nanoseconds. That is worth something until one is
     /// measured.
     #[cold]

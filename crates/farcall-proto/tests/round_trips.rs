@@ -39,10 +39,19 @@ impl Path {
 
     /// Returns a path of small datagrams that takes this long both ways together. The client has bound.
     fn new(round_trip: Duration) -> Path {
+        Path::that_loses(round_trip, 0)
+    }
+
+    /// Returns such a path that lost this many datagrams at first.
+    fn that_loses(round_trip: Duration, first: usize) -> Path {
         let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
         let pair = Pair::with(client, ServerConfig::default());
         let mut path = Path { pair, under_way: VecDeque::new(), round_trip };
         path.pair.client.bind(path.pair.now, "Store/one", 9);
+        for _ in 0..first {
+            assert_eq!(path.pair.sent().len(), 1);
+            path.step();
+        }
         while path.pair.told.is_empty() {
             path.send();
             path.step();
@@ -91,6 +100,35 @@ impl Path {
         }
         self.send();
         assert_eq!(self.pair.told.pop(), Some((token, Told::Result(vec![7; len]))));
+    }
+
+    /// Makes a call with a long result, which is lost at first. Loses all that is under way three times, each
+    /// time after something of the result has come. Returns how long the client waits each time before it
+    /// asks for the rest.
+    fn waits(&mut self) -> Vec<Duration> {
+        self.pair.start(1, b"fetch...");
+        drop(self.pair.sent());
+        let (mut waits, mut lost) = (Vec::new(), None);
+        while self.pair.told.is_empty() {
+            let asked = self.under_way.len();
+            self.send();
+            if let (Some(since), true) = (lost, self.under_way.len() > asked) {
+                waits.push(self.pair.now.since(since));
+                lost = None;
+            }
+            self.step();
+            for (key, _) in std::mem::take(&mut self.pair.asked) {
+                let arrives = self.pair.now + self.round_trip / 2;
+                let answers = self.pair.finish(key, Finish::Result, &[7; LONG]);
+                self.under_way.extend(answers.into_iter().map(|datagram| (arrives, To::Client, datagram)));
+            }
+            let come = self.pair.client.stats().received;
+            if waits.len() < 3 && lost.is_none() && come > 10 * (waits.len() as u64 + 1) {
+                drop((self.pair.sent(), self.pair.answered(), self.under_way.drain(..)));
+                lost = Some(self.pair.now);
+            }
+        }
+        waits
     }
 
     /// Makes a call inside which the server sends a long stream.
@@ -174,6 +212,22 @@ fn without_the_rules_of_late_and_second_fragments_many_more_are_sent_again() {
         common::MUTANT.set(Mutant::NONE);
         let (again, with): (u64, u64) = (again.iter().sum(), with.iter().sum());
         assert!(again > with, "{}: {again}, not {with}", rule.name());
+    }
+}
+
+/// If a question was sent again, its answer does not measure a round trip, because it is not known which of
+/// the datagrams it answers. The same holds for a call. Then only a bound is known.
+#[test]
+fn a_client_that_had_to_bind_again_learns_from_a_long_result_how_short_the_round_trip_is() {
+    let waits = Path::that_loses(NEAR, 4).waits();
+    assert_eq!(waits.len(), 3);
+    assert!(waits[0] > Duration::from_millis(100), "nothing but the bound is known: {waits:?}");
+    assert!(waits[1..].iter().all(|wait| *wait <= Duration::from_millis(25)), "{waits:?}");
+    for rule in Rule::OF_BOUNDS {
+        common::MUTANT.set(Mutant::of(*rule));
+        let waits = Path::that_loses(NEAR, 4).waits();
+        common::MUTANT.set(Mutant::NONE);
+        assert!(waits[1..].iter().all(|wait| *wait > Duration::from_millis(100)), "{rule:?}: {waits:?}");
     }
 }
 

@@ -324,6 +324,20 @@ impl Conversation {
         }
     }
 
+    /// Learns how long a round trip takes from a fragment of a result, if only a bound is known and the client
+    /// has pulled the result. It has waited for three times the bound before, so what was under way has come
+    /// or is lost, and the server sends this fragment because of the pull.
+    #[inline]
+    fn measure_pull(&mut self, now: Time, activity: u32) {
+        if !self.path.round_trip.is_bound() || self.config.mutant.breaks(Rule::PullUnmeasured) {
+            return;
+        }
+        let slot = self.slots.at(activity);
+        if slot.receiving.is_some() && slot.timing.unanswered > 0 {
+            self.path.round_trip.sample(now.nanos_since(slot.timing.reminded));
+        }
+    }
+
     /// Converts a failure that the server has sent to the failure that the caller is told.
     #[cold]
     fn explain(&self, now: Time, activity: u32, why: Failure, cancelling: bool) -> Failure {
@@ -375,6 +389,7 @@ impl Conversation {
         self.mtu.want(now);
         let (window, widest) = (self.window(now), self.widest_window());
         self.path.fragments = true;
+        self.measure_pull(now, activity);
         self.on_first_answer(now, activity, false);
         // The client answers fragments by SELECTs, which can cause further answers, too.
         self.timers.forget_doubt(Position::of_call(activity, head.position.sequence));
