@@ -28,12 +28,12 @@ pub trait WorkerPool: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serves {
     Nothing,
+    /// Calls of a protocol that has its own workers. The thread is one of these workers.
+    Elsewhere,
     /// A call, as a thread of its pool.
     AsWorker,
     /// A call whose future this thread polls. The thread belongs to the executor, not to a pool.
     AsTask,
-    /// Calls of a protocol that has its own workers. The thread is one of these workers.
-    Elsewhere,
 }
 
 thread_local! {

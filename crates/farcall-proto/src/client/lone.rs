@@ -28,6 +28,8 @@ pub struct Lone {
     /// Whether the caller must note when the call was sent: to measure a round trip, or to tell later whether
     /// the call can have run. For calls that change nothing, only the first purpose counts.
     pub timed: bool,
+    /// Whether to measure a round trip.
+    measured: bool,
 }
 
 impl Lone {
@@ -55,8 +57,9 @@ impl Conversation {
         self.slots.next_sequence += 1;
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.usual.lengthen(self.patience(), callee), callee);
-        let timed = procedure < READINGS || self.path.round_trip.wants(sequence);
-        let mut lone = Lone { callee, sequence, patience, bytes: 0, timed };
+        let measured = self.path.round_trip.wants(sequence);
+        let timed = procedure < READINGS || measured;
+        let mut lone = Lone { callee, sequence, patience, bytes: 0, timed, measured };
         let mut writer = Writer::new(out, BASE_DATAGRAM, target);
         let head = CallHead { position: lone.position(), export, procedure, meta: Meta::default() };
         writer.call(&head, Part::whole(args));
@@ -97,7 +100,7 @@ impl Conversation {
         self.stats.received += 1;
         self.session.answered_call(sent);
         if let Some(sent) = sent
-            && self.path.round_trip.wants(lone.sequence)
+            && lone.measured
         {
             let now = clock();
             self.session.heard(now);

@@ -138,6 +138,7 @@ impl Conversation {
     #[inline(never)]
     fn receive_frames(&mut self, arrival: &mut Arrival<'_>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
+        let mut heard = false;
         while let Some(raw) = frames.next().transpose() {
             let Ok(raw) = raw else { return self.reject() };
             // Most frames are whole results. A result is not read into a `Frame`, because a `Frame` is as
@@ -146,7 +147,9 @@ impl Conversation {
                 && let Some(result) = raw.result()
             {
                 let Ok((head, part)) = result else { return self.reject() };
-                self.session.heard(arrival.now);
+                if !std::mem::replace(&mut heard, true) {
+                    self.session.heard(arrival.now);
+                }
                 match part.fragment {
                     None => {
                         let outcome = outcome(head.status, part.bytes.into());
@@ -243,10 +246,8 @@ impl Conversation {
         outcome: Outcome<'_>,
         sink: &mut (impl FnMut(Event<'_>) + ?Sized),
     ) {
-        if self.path.in_flight > 0
-            && let Outcome::Result(body) | Outcome::Exception(body) = &outcome
-        {
-            self.transfers.short_result = body.len() as u32;
+        if self.path.in_flight > 0 {
+            self.note_length(&outcome);
         }
         let Some(activity) = self.current(now, position) else {
             return self.on_second_answer(now, position);
@@ -273,6 +274,14 @@ impl Conversation {
             outcome => outcome,
         };
         self.end(activity, outcome, sink);
+    }
+
+    /// Notes how long a result is that comes while bytes are under way.
+    #[inline(never)]
+    fn note_length(&mut self, outcome: &Outcome<'_>) {
+        if let Outcome::Result(body) | Outcome::Exception(body) = outcome {
+            self.transfers.short_result = body.len() as u32;
+        }
     }
 
     /// Notes a frame about a call, other than a STATE or a result in one datagram. The first of them ends the

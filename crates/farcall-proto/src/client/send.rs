@@ -250,7 +250,7 @@ impl Conversation {
             self.stats.probes += 1;
         }
         if self.slots.at(activity).wants.has(Want::CALL) {
-            let written = self.write_call(now, activity, writer);
+            let written = self.write_any_call(now, activity, writer);
             if !matches!(written, Written::All) {
                 return written;
             }
@@ -264,9 +264,22 @@ impl Conversation {
     /// Writes the whole call, or its next fragment.
     #[inline(always)]
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
-        let patience = self.patience();
         let slot = self.slots.at(activity);
         debug_assert_ne!(slot.stage, Stage::Free, "a call that has ended is not sent");
+        // Most calls have no metadata. Then nothing of them is computed.
+        if slot.is_plain() && !self.keep_alive.tells {
+            let head = slot.head(activity, Meta::default());
+            if let Some(written) = self.write_whole(now, activity, &head, writer) {
+                return written;
+            }
+        }
+        self.write_any_call(now, activity, writer)
+    }
+
+    /// Writes a call that may have metadata, or its next fragment.
+    #[inline(never)]
+    fn write_any_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
+        let slot = self.slots.at(activity);
         if let Some(deadline) = slot.call.deadline
             && slot.timing.first_sent.is_none()
             && self.is_too_late(deadline, now)
@@ -293,26 +306,15 @@ impl Conversation {
         };
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
-            if writer.call_room(&head.meta, false).is_some_and(|room| slot.argument_bytes as usize <= room) {
-                if !self.admits_short(now, activity) {
-                    return Written::All;
-                }
-                let slot = self.slots.at_mut(activity);
-                slot.wants.take(Want::CALL);
-                writer.call(&head, Part::whole(slot.arguments()));
-                slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
-                self.timers.look_by(slot.timing.due);
-                if slot.wants.has(Want::HELD) {
-                    slot.wants.take(Want::HELD);
-                    self.wake_next();
-                }
-                return Written::All;
+            if let Some(written) = self.write_whole(now, activity, &head, writer) {
+                return written;
             }
             // A TICKET and an ACK may stand before the call.
             let ticket =
                 self.session.granted.as_ref().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
             let overhead = wire::call_overhead(self.scheme) + head.meta.len() + before;
+            let slot = self.slots.at_mut(activity);
             if overhead + slot.argument_bytes as usize <= self.mtu.datagram {
                 return Written::NoRoom;
             }
@@ -320,6 +322,36 @@ impl Conversation {
             self.mtu.want(now);
         }
         self.write_fragment(now, activity, &head, writer)
+    }
+
+    /// Writes the whole call, unless it must wait for room in the congestion window. Returns `None` if it
+    /// does not fit the rest of the datagram.
+    #[inline(always)]
+    fn write_whole(
+        &mut self,
+        now: Time,
+        activity: u32,
+        head: &CallHead,
+        writer: &mut Writer<'_>,
+    ) -> Option<Written> {
+        let room = writer.call_room(&head.meta, false)?;
+        if self.slots.at(activity).argument_bytes as usize > room {
+            return None;
+        }
+        if !self.admits_short(now, activity) {
+            return Some(Written::All);
+        }
+        let patience = self.patience();
+        let slot = self.slots.at_mut(activity);
+        slot.wants.take(Want::CALL);
+        writer.call(head, Part::whole(slot.arguments()));
+        slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
+        self.timers.look_by(slot.timing.due);
+        if slot.wants.has(Want::HELD) {
+            slot.wants.take(Want::HELD);
+            self.wake_next();
+        }
+        Some(Written::All)
     }
 
     fn write_fragment(

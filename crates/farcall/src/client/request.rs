@@ -40,7 +40,7 @@ impl CallRequest<'_> {
     /// Returns how long before its deadline the call must have begun, if it is to.
     #[inline]
     pub(super) fn margin(&self) -> Option<Margin> {
-        let (deadline, begin_by) = self.deadline.zip(self.begin_by)?;
+        let (begin_by, deadline) = (self.begin_by?, self.deadline?);
         Some(Margin::new(deadline.since(begin_by), self.call.procedure.idempotent))
     }
 

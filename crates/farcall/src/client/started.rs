@@ -292,7 +292,9 @@ impl Endpoint {
             if first {
                 self.leave(service, peer, tools);
             }
-            self.set_timer(request.begin_by.or(request.deadline));
+            if request.deadline.is_some() {
+                self.set_timer(request.begin_by.or(request.deadline));
+            }
         } else {
             if !std::mem::replace(&mut state.listed, true) {
                 drop(state);
