@@ -120,6 +120,8 @@ struct Settings {
     /// Whether `auth` makes a new seal for each copy of a call that is sent.
     numbered: bool,
     patience: Option<Duration>,
+    /// When calls end at the latest.
+    until: Option<Time>,
     /// The pause before the first copy of a call over UDP, if the user has set one.
     retransmit: Option<Duration>,
     lenient: bool,
@@ -184,11 +186,17 @@ impl Client {
         self.connection.dial.server()
     }
 
-    /// Returns a client on the same connection whose calls wait until `until` at most.
+    /// Returns a client on the same connection whose calls wait until `until` at most, even if more time is
+    /// left for the call that this thread serves.
     fn patient_until(&self, until: Time) -> Client {
-        let left = until.since(self.connection.builder.env.now());
-        let patience = Some(self.settings.patience.map_or(left, |patience| patience.min(left)));
-        Client { settings: Settings { patience, ..self.settings.clone() }, ..self.clone() }
+        Client { settings: Settings { until: Some(until), ..self.settings.clone() }, ..self.clone() }
+    }
+
+    /// Returns whether calls are under way on the present connection.
+    pub(crate) fn awaits_replies(&self) -> bool {
+        let link = self.connection.lock().link.clone();
+        // A thread that leads waits for its own call, which need not be in the table.
+        !link.is_unled() || link.lock().len() > 0
     }
 
     fn channel(&self, name: &'static str, program: u32, version: u32) -> Binding {
@@ -225,6 +233,7 @@ impl Default for Builder {
             numbered: false,
             patience: Some(Duration::from_secs(25)),
             retransmit: None,
+            until: None,
             lenient: false,
             one_way: false,
         };

@@ -67,7 +67,12 @@ impl Target {
             (Some(asked), Some(left)) => Some(asked.min(left)),
             (asked, left) => asked.or(left),
         };
-        let patience = if within.is_none() { self.client.settings.patience } else { None };
+        let limit = self.client.settings.until.map(|until| until.since(now));
+        let limited = |time: Option<Duration>| time.into_iter().chain(limit).min();
+        let (within, patience) = match within {
+            Some(_) => (limited(within), None),
+            None => (None, limited(self.client.settings.patience)),
+        };
         let deadline = within.or(patience).map(|time| now + time);
         CallOptions { deadline, now, patience, pause: self.pause(call.procedure) }
     }

@@ -272,13 +272,22 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for the reply to a call that was started.
+    /// Waits for the reply to a call that was started. If this thread may not wait, gives the call up.
     pub(crate) fn wait(self: &Arc<Self>, xid: u32, deadline: Option<Time>) -> Outcome {
         let mut table = self.lock();
         if let Some(outcome) = table.fetch(xid) {
             return outcome;
         }
-        let _waiting = begin_wait().map_err(|error| TransportError { ran: Ran::Maybe, ..error })?;
+        let _waiting = match begin_wait() {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                let given_up = table.remove(xid);
+                // Its watcher may be a task's, whose code runs without the lock.
+                drop(table);
+                drop(given_up);
+                return Err(TransportError { ran: Ran::Maybe, ..error });
+            }
+        };
         table.set_attended(xid, true);
         let own = OwnCall { xid, end: 0, entered: true, heard: table.heard(xid) };
         let event = thread_event(&self.env);

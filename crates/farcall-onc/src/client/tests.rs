@@ -2,14 +2,15 @@
 //! under way, and TCP keepalive.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use farcall::serving::{self, WorkerPool};
 use farcall::stub::{InterfaceId, Procedure};
-use farcall::{Kind, Never};
+use farcall::{Kind, Never, Ran};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
@@ -96,6 +97,51 @@ fn a_call_a_millisecond_after_the_last_one_finds_that_the_server_was_restarted()
 }
 
 /// Receives the next call, which must have no arguments, and returns its identifier.
+/// A pool that lets no thread wait.
+struct Full;
+
+impl WorkerPool for Full {
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        Err(CallFailed::new(Kind::Overloaded, Ran::No))
+    }
+
+    fn begin_wait(&self, _: bool) -> Result<bool, CallFailed> {
+        self.may_wait().map(|()| true)
+    }
+
+    fn end_wait(&self) {}
+}
+
+/// A call that stayed under way would be sent again and again, and its arguments would be kept for ever.
+#[test]
+fn a_started_call_whose_thread_may_not_wait_is_given_up() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", silent.local_addr().unwrap());
+    let client = Client::builder().patience(None).connect(&address).unwrap();
+    let thread = std::thread::spawn(move || {
+        serving::serve_elsewhere(Some(Arc::new(Full)));
+        let started = client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
+        assert!(client.awaits_replies());
+        let why: CallFailed = started.wait().unwrap_err().into();
+        assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::Maybe));
+        assert!(!client.awaits_replies());
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_client_with_a_limit_keeps_it_whatever_time_is_left_otherwise() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(&format!("tcp://{}", silent.local_addr().unwrap())).unwrap();
+    let now = client.connection.builder.env.now();
+    let calls = client.patient_until(now + Duration::from_millis(10)).program(1, 1);
+    let why: CallFailed = calls.call::<(), Never>(&NULL, &|_| Ok(())).unwrap_err().into();
+    assert_eq!(why.kind(), Kind::Unreachable, "{why}");
+    let calls = calls.within(Duration::from_secs(3_600));
+    let why: CallFailed = calls.call::<(), Never>(&NULL, &|_| Ok(())).unwrap_err().into();
+    assert_eq!(why.kind(), Kind::Deadline, "{why}");
+}
+
 fn next_xid(server: &mut TcpStream) -> u32 {
     let mut record = [0; 4 + 40];
     server.read_exact(&mut record).unwrap();

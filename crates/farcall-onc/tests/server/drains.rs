@@ -90,26 +90,59 @@ fn a_client_that_calls_all_the_time_does_not_hold_up_a_drain() {
     assert!(drain.join().unwrap());
 }
 
-/// The server reads the connection while a procedure waits for its caller's reply. It must still act on that
-/// reply, but on no further call.
+/// Waits for a call to another server, as a procedure does that calls on.
+struct Relay(CalcClient);
+
+impl Game for Relay {
+    fn play(&self, _: u32) -> farcall::Result<u32> {
+        self.0.wait()
+    }
+}
+
+/// The server reads the connection while a procedure waits for another server.
 #[test]
 fn a_drain_takes_no_call_on_a_connection_whose_call_still_runs() {
+    let (other, elsewhere) = serve();
+    let onward = Client::connect(&format!("tcp://{}", other.tcp().unwrap())).unwrap().bind::<dyn Calc>();
+    let (server, calculator) = serve_with(|builder| builder.program::<dyn Game>(Arc::new(Relay(onward))));
+    let (mut idle, mut tcp) = (tcp(&server), tcp(&server));
+    assert_eq!(success(&idle.ask(&call(1, 1, &[2, 3]))), (1, words(&[5])));
+    tcp.send(&play(2));
+    elsewhere.await_begun(1);
+    let drain = drain_within(server, PATIENCE);
+    idle.is_closed();
+    tcp.send(&call(3, 3, &[]));
+    elsewhere.open();
+    assert_eq!(success(&tcp.receive()), (2, words(&[7])));
+    tcp.is_closed();
+    assert!(drain.join().unwrap());
+    assert_eq!(calculator.counted.load(Ordering::SeqCst), 0, "the call came too late");
+}
+
+/// While a procedure waits for its caller's reply, the caller may call the server before it replies.
+#[test]
+fn a_drain_serves_what_a_client_calls_before_it_replies_to_the_server() {
     let (server, calculator) = serve_with(|builder| builder.program::<dyn Game>(Arc::new(Table)));
     let (mut idle, mut tcp) = (tcp(&server), tcp(&server));
     assert_eq!(success(&idle.ask(&call(1, 1, &[2, 3]))), (1, words(&[5])));
-    let mut play = call(2, 1, &[1]);
-    play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
-    tcp.send(&play);
+    tcp.send(&play(2));
     // The server's call to the client.
     let asked = tcp.receive();
     let drain = drain_within(server, PATIENCE);
     idle.is_closed();
-    tcp.send(&call(3, 3, &[]));
+    assert_eq!(success(&tcp.ask(&call(3, 3, &[]))).0, 3);
     tcp.send(&[&asked[..4], &words(&[1, 0, 0, 0, 0, 42])].concat());
     assert_eq!(success(&tcp.receive()), (2, words(&[42])));
     tcp.is_closed();
     assert!(drain.join().unwrap());
-    assert_eq!(calculator.counted.load(Ordering::SeqCst), 0, "the call came too late");
+    assert_eq!(calculator.counted.load(Ordering::SeqCst), 1);
+}
+
+/// Returns a call of the game with one round.
+fn play(xid: u32) -> Vec<u8> {
+    let mut play = call(xid, 1, &[1]);
+    play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
+    play
 }
 
 /// Without a bound, each of the two withdrawals would wait for the client's patience of 25 s.

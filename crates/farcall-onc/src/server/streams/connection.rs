@@ -64,8 +64,7 @@ pub(crate) struct Connection {
     owes_reply: AtomicBool,
     /// The number of calls whose threads have lost the turn, and whose replies are not sent yet.
     running: AtomicUsize,
-    /// Whether the last bytes came while the server drained and other calls ran. Calls in these bytes have
-    /// come too late.
+    /// Whether the last bytes [came late](Connection::comes_late). Calls in these bytes are not served.
     is_late: AtomicBool,
     fate: Arc<PeerFate>,
     callback: Callback,
@@ -347,8 +346,7 @@ impl Connection {
             Ok(0) => self.end(),
             Ok(len) => {
                 self.owes_reply.store(true, Ordering::Release);
-                let is_late = self.streams.is_draining() && self.running.load(Ordering::Acquire) > 0;
-                self.is_late.store(is_late, Ordering::Relaxed);
+                self.is_late.store(self.comes_late(), Ordering::Relaxed);
                 inbox.records.filled(len);
                 // A long record arrives in several pieces.
                 inbox.read_again = len >= LONG_BYTES;
@@ -360,6 +358,15 @@ impl Connection {
             Err(_) => self.close(),
         }
         Received::Over
+    }
+
+    /// Returns whether calls that come now have come too late, because the server drains and the connection
+    /// stays open only for calls that run. While one of these calls the client, the client's procedure may
+    /// call the server, and both would wait in vain if such a call were dropped.
+    fn comes_late(&self) -> bool {
+        self.streams.is_draining()
+            && self.running.load(Ordering::Acquire) > 0
+            && !self.callback.awaits_replies()
     }
 
     /// Ends the turn, and lets the poller watch the socket.

@@ -60,6 +60,11 @@ impl Callback {
         Some(self.place.get_or_init(|| (client, inflow)).0.clone())
     }
 
+    /// Returns whether procedures wait for the client's replies.
+    pub(super) fn awaits_replies(&self) -> bool {
+        self.place.get().is_some_and(|(client, _)| client.awaits_replies())
+    }
+
     /// Queues a reply that has come. Drops it if no `Client` exists or the calls have ended.
     pub(super) fn deliver(&self, message: &[u8], account: &Account) -> Delivered {
         let Some((_, inflow)) = self.place.get() else { return Delivered::InFull };
