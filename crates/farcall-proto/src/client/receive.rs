@@ -19,7 +19,7 @@ use crate::transfer::{Incoming, Taken};
 use crate::wire::{
     self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
 };
-use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
+use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time, nanos};
 
 /// A datagram that is being read.
 struct Arrival<'s> {
@@ -334,15 +334,21 @@ impl Conversation {
     }
 
     /// Learns how long a round trip takes from a fragment of a result, if only a bound is known and the client
-    /// has pulled the result. It has waited for three times the bound before, so what was under way has come
-    /// or is lost, and the server sends this fragment because of the pull.
+    /// has pulled the result. It has waited for at least the bound before, so what was under way has come or is
+    /// lost, and the server sends this fragment because of the pull.
     #[inline]
     fn measure_pull(&mut self, now: Time, activity: u32) {
-        if !self.path.round_trip.is_bound() || self.config.mutant.breaks(Rule::PullUnmeasured) {
-            return;
+        if self.path.round_trip.is_bound() {
+            self.measure_first_pull(now, activity);
         }
+    }
+
+    #[cold]
+    fn measure_first_pull(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at(activity);
-        if slot.receiving.is_some() && slot.timing.unanswered > 0 {
+        let pulled = slot.receiving.is_some() && slot.timing.unanswered > 0;
+        let bound = self.path.round_trip.expected().map_or(u64::MAX, nanos);
+        if pulled && bound <= self.timers.most_interval && !self.config.mutant.breaks(Rule::PullUnmeasured) {
             self.path.round_trip.sample(now.nanos_since(slot.timing.reminded));
         }
     }
