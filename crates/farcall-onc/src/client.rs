@@ -196,7 +196,7 @@ impl Client {
     pub(crate) fn awaits_replies(&self) -> bool {
         let link = self.connection.lock().link.clone();
         // A thread that leads waits for its own call, which need not be in the table.
-        !link.is_unled() || link.lock().len() > 0
+        !link.is_unled() || !link.lock().is_empty()
     }
 
     fn channel(&self, name: &'static str, program: u32, version: u32) -> Binding {
