@@ -411,7 +411,7 @@ impl Rule {
     /// again in vain. `tests/round_trips.rs` notices.
     pub const OF_ROUND_TRIPS: &'static [Rule] = &[Rule::LateUnlearnt, Rule::SecondFragmentUnlearnt];
 
-    /// The rule by which a client learns a shorter round trip than it knows a bound of.
+    /// The rule by which a client that knows only a bound of the round trip measures one.
     /// `tests/round_trips.rs` notices.
     pub const OF_BOUNDS: &'static [Rule] = &[Rule::PullUnmeasured];
 

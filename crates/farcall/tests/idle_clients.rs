@@ -31,10 +31,13 @@ impl Echo for Server {
 
 const COUNT: usize = 1_000;
 /// The most bytes of each user-stub whose server has others, as docs/protocol.md, 10, says.
-const MAX_STUB_BYTES: isize = 850;
+const MAX_STUB_BYTES: isize = 800;
 /// The most bytes of a user-stub and of the conversation with its server, as docs/protocol.md, 10, says;
-/// without keys, and with. They leave room for what one that had to send something again keeps.
-const MAX_CLIENT_BYTES: [isize; 2] = [2_600, 5_200];
+/// without keys, and with.
+const MAX_CLIENT_BYTES: [isize; 2] = [2_500, 5_000];
+/// The most bytes that a client keeps besides if its call took long, as on a busy machine: how long the
+/// procedure takes, and which call was sent again.
+const MAX_BYTES_OF_SLOW_CALL: isize = 60;
 
 /// Returns the bytes that a client has for each user-stub when each was called once. `name` gives the name
 /// that each is bound to. The first call leaves buffers that its thread uses again, so it does not count.
@@ -70,5 +73,6 @@ fn an_idle_client_takes_no_more_bytes_than_documented() {
     println!("of {COUNT} idle clients each has {both} bytes; of {COUNT} stubs of one server {stub}");
     assert!(stub <= MAX_STUB_BYTES, "{stub} bytes of a stub");
     let has_keys = std::env::var_os("FARCALL_KEYS").is_some();
-    assert!(both <= MAX_CLIENT_BYTES[usize::from(has_keys)], "{both} bytes of a stub and its conversation");
+    let most = MAX_CLIENT_BYTES[usize::from(has_keys)] + MAX_BYTES_OF_SLOW_CALL;
+    assert!(both <= most, "{both} bytes of a stub and its conversation");
 }

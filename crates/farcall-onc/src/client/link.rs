@@ -281,10 +281,8 @@ impl Link {
         let _waiting = match begin_wait() {
             Ok(waiting) => waiting,
             Err(error) => {
-                let given_up = table.remove(xid);
-                // Its watcher may be a task's, whose code runs without the lock.
                 drop(table);
-                drop(given_up);
+                self.give_up(xid);
                 return Err(TransportError { ran: Ran::Maybe, ..error });
             }
         };

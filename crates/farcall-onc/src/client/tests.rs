@@ -96,7 +96,6 @@ fn a_call_a_millisecond_after_the_last_one_finds_that_the_server_was_restarted()
     });
 }
 
-/// Receives the next call, which must have no arguments, and returns its identifier.
 /// A pool that lets no thread wait.
 struct Full;
 
@@ -142,6 +141,7 @@ fn a_client_with_a_limit_keeps_it_whatever_time_is_left_otherwise() {
     assert_eq!(why.kind(), Kind::Deadline, "{why}");
 }
 
+/// Receives the next call, which must have no arguments, and returns its identifier.
 fn next_xid(server: &mut TcpStream) -> u32 {
     let mut record = [0; 4 + 40];
     server.read_exact(&mut record).unwrap();

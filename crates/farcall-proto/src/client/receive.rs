@@ -333,9 +333,9 @@ impl Conversation {
         }
     }
 
-    /// Learns how long a round trip takes from a fragment of a result, if only a bound is known and the client
-    /// has pulled the result. It has waited for at least the bound before, so what was under way has come or is
-    /// lost, and the server sends this fragment because of the pull.
+    /// Measures a round trip by a fragment of a result, if only a bound is known and the client has pulled
+    /// the result. Before the pull, the client waited for at least the bound. So what was under way has come
+    /// or is lost, and the server sends this fragment because of the pull.
     #[inline]
     fn measure_pull(&mut self, now: Time, activity: u32) {
         if self.path.round_trip.is_bound() {

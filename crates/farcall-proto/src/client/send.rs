@@ -269,8 +269,8 @@ impl Conversation {
         // Most calls have no metadata. Then nothing of them is computed.
         if slot.is_plain() && !self.keep_alive.tells {
             let head = slot.head(activity, Meta::default());
-            if let Some(written) = self.write_whole(now, activity, &head, writer) {
-                return written;
+            if self.write_whole(now, activity, &head, writer) {
+                return Written::All;
             }
         }
         self.write_any_call(now, activity, writer)
@@ -306,8 +306,8 @@ impl Conversation {
         };
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
-            if let Some(written) = self.write_whole(now, activity, &head, writer) {
-                return written;
+            if self.write_whole(now, activity, &head, writer) {
+                return Written::All;
             }
             // A TICKET and an ACK may stand before the call.
             let ticket =
@@ -324,22 +324,16 @@ impl Conversation {
         self.write_fragment(now, activity, &head, writer)
     }
 
-    /// Writes the whole call, unless it must wait for room in the congestion window. Returns `None` if it
-    /// does not fit the rest of the datagram.
+    /// Writes the whole call, unless it must wait for room in the congestion window. Returns false, and does
+    /// nothing, if the call does not fit the rest of the datagram.
     #[inline(always)]
-    fn write_whole(
-        &mut self,
-        now: Time,
-        activity: u32,
-        head: &CallHead,
-        writer: &mut Writer<'_>,
-    ) -> Option<Written> {
-        let room = writer.call_room(&head.meta, false)?;
-        if self.slots.at(activity).argument_bytes as usize > room {
-            return None;
+    fn write_whole(&mut self, now: Time, activity: u32, head: &CallHead, writer: &mut Writer<'_>) -> bool {
+        let bytes = self.slots.at(activity).argument_bytes as usize;
+        if writer.call_room(&head.meta, false).is_none_or(|room| bytes > room) {
+            return false;
         }
         if !self.admits_short(now, activity) {
-            return Some(Written::All);
+            return true;
         }
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
@@ -351,7 +345,7 @@ impl Conversation {
             slot.wants.take(Want::HELD);
             self.wake_next();
         }
-        Some(Written::All)
+        true
     }
 
     fn write_fragment(
